@@ -40,7 +40,7 @@ def test_every_picture_is_drawn_and_nothing_complains(browser, request, name):
     assert not browser.complaints()
 
 
-@pytest.mark.parametrize(("name", "most"), [("one", 3500), ("four", 6000)])
+@pytest.mark.parametrize(("name", "most"), [("one", 3500), ("four", 9000)])
 def test_a_page_is_short_before_anything_is_unfolded(browser, request, name, most):
     browser.open(request.getfixturevalue(name))
     browser.evaluate("document.querySelector('[data-figure]').scrollIntoView()")

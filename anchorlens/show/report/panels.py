@@ -20,13 +20,11 @@ from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.shared.calling import is_for, needs_training_set
 from anchorlens.probes.shared.result import ProbeResult
-from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of
+from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of, short
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.measures import has_phases
 from anchorlens.verdict.verdict import Verdict
 
-LONGEST_LABEL = 30
-"""The largest number of characters of a label above a panel, if there are several panels."""
 CARD = ("information_flow", "v_similarity", "q_condensation", "embedding_pca", "mask_key_token")
 """The probes whose plots come first."""
 
@@ -175,7 +173,7 @@ def _figure(
     """Join all panels to one plot, on equal scales if `share_axes` is true."""
     made = PageFigure(identity, caption, panels, comes_first=first)
     pictures = [panel.picture for panel in panels if panel.picture is not None]
-    labels = [_short(panel.label) for panel in panels if panel.picture is not None]
+    labels = [plotly_text(short(panel.label)) for panel in panels if panel.picture is not None]
     if not pictures:
         return made
     figure = pictures[0]
@@ -192,11 +190,3 @@ def _figure(
     if len(panels) == 1 and identity in CARD:
         figure.update_layout(height=min(layout.height, ALONE), margin_t=40)
     return replace(made, json=Markup(script_json(figure.to_json() or "")), height=layout.height)
-
-
-def _short(label: str) -> str:
-    """Shorten a label to fit above a panel, and escape the label, since plotly interprets some tags."""
-    if len(label) > LONGEST_LABEL:
-        half = LONGEST_LABEL // 2
-        label = f"{label[: half - 1]}…{label[-half:]}"
-    return plotly_text(label)

@@ -5,6 +5,7 @@ import pytest
 from known_models import LINE, as_bridge
 
 from anchorlens import classify, evaluate, load_checkpoint
+from anchorlens.probes import apply, gradient_sharing, holdout
 from anchorlens.training import checkpoints
 
 
@@ -33,3 +34,17 @@ def test_classify(checkpoint):
     assert [one.reading for one in own] == [one.reading for one in of_bridge]
     values = (np.array([one.value for one in evidence], float) for evidence in (own, of_bridge))
     assert np.allclose(*values, atol=1e-4, equal_nan=True)  # of a model alone the relative margin is missing
+
+
+@pytest.mark.usefixtures("few_updates")
+@pytest.mark.parametrize("probe", [holdout, gradient_sharing])
+def test_the_weights_stay(checkpoint, probe):
+    """The blocks of a bridge are known to torch under two names, and yet their weights are put back."""
+    bridge = as_bridge(checkpoint.build_model())
+    weights = {name: (id(one), one.detach().clone()) for name, one in bridge.named_parameters()}
+    options = {"n_copies": 1, "batch_size": 8} if probe is holdout else {}
+    apply(probe, bridge, checkpoint.task, **options)
+    after = dict(bridge.named_parameters())
+    assert after.keys() == weights.keys()
+    for name, (identity, weight) in weights.items():
+        assert id(after[name]) == identity and after[name].equal(weight)

@@ -18,7 +18,7 @@ from anchorlens.models.running import attached, device_of, evaluation_mode
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_model
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
-from anchorlens.probes.shared.tangent_kernel import differentiated, usable_state
+from anchorlens.probes.shared.tangent_kernel import answered_with, differentiated, usable_state
 from anchorlens.randomness import generator
 from anchorlens.show.words import CAPTIONS, captions_in
 from anchorlens.tasks import check_capacity
@@ -270,7 +270,7 @@ def _gradient_symmetry(
     with attached(model, hooks), evaluation_mode(model), torch.inference_mode(False), torch.enable_grad():
         tokens = task.sequences(order.first[i] * task.modulus + order.second[j]).tokens.to(device)
         outputs = torch.from_numpy(order.answer[c]).to(device)
-        logits = torch.func.functional_call(module, usable_state(module), (tokens,))[:, -1]
+        logits = answered_with(module, usable_state(module), tokens)[:, -1]
         (gradient,) = torch.autograd.grad(logits.gather(1, outputs[:, None]).sum(), embedded)
     words = task.tokens.lower().split()
     of_both = [gradient[:, words.index(word)].double() for word in ("a", "b")]

@@ -18,7 +18,12 @@ from anchorlens.engine.forward import logits_at_end, table_rows
 from anchorlens.engine.layout import Transformer
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.running import device_of, sequences_per_batch
-from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
+from anchorlens.probes.shared.tangent_kernel import (
+    answered_with,
+    differentiated,
+    is_matrix,
+    usable_state,
+)
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.evaluator import logits_in
 
@@ -163,7 +168,7 @@ class Copies:
         logits = []
         for k, own in enumerate(tokens):
             state = {**self._state, **{name: weight[k] for name, weight in weights.items()}}
-            output = torch.func.functional_call(self._module, state, (own,))
+            output = answered_with(self._module, state, own)
             logits.append(logits_in(output, own, 1)[:, -n_last:])
         return torch.stack(logits)
 

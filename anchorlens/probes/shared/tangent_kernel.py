@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ def tangent_kernel(
         ]
 
         def target_logit(chosen: Mapping[str, Tensor], sequence: Tensor, target: Tensor) -> Tensor:
-            logits = torch.func.functional_call(module, {**state, **chosen}, (sequence[None],))
+            logits = answered_with(module, {**state, **chosen}, sequence[None])
             return logits[0, -1].gather(0, target[None])[0]
 
         gradient = torch.func.grad(target_logit)
@@ -64,6 +64,23 @@ def usable_state(module: nn.Module) -> dict[str, Tensor]:
         name: tensor.clone() if tensor.is_inference() else tensor.detach()
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
     }
+
+
+def answered_with(module: nn.Module, state: Mapping[str, Tensor], tokens: Int[Tensor, "batch pos"]) -> Any:
+    """Return the output of a module with other parameters and buffers, and leave the module unchanged.
+
+    `torch.func.functional_call` sets a tensor twice if a module has two names, as the blocks of a
+    TransformerBridge have, and then restores the new tensor. This function sets each tensor once at each
+    module that has it.
+    """
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    known = {id(tensor): name for name, tensor in tensors}
+    placed = {
+        f"{path}.{name}".lstrip("."): state[known[id(tensor)]]
+        for path, part in module.named_modules()
+        for name, tensor in (*part.named_parameters("", False), *part.named_buffers("", False))
+    }
+    return torch.func.functional_call(module, placed, (tokens,), tie_weights=False)
 
 
 def is_matrix(name: str, tensor: Tensor) -> bool:

@@ -17,7 +17,12 @@ from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
-from anchorlens.probes.shared.tangent_kernel import differentiated, is_matrix, usable_state
+from anchorlens.probes.shared.tangent_kernel import (
+    answered_with,
+    differentiated,
+    is_matrix,
+    usable_state,
+)
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -247,7 +252,7 @@ def pair_gradients(
             batch = at_trained_places(task, of_pair, generator(seed, "probe"))
             targets = batch.targets.to(device)[:, None]
             neighbours = torch.where(targets > 0, targets - 1, targets + 1)
-            logits = torch.func.functional_call(module, state, (batch.tokens.to(device),))[:, -1]
+            logits = answered_with(module, state, batch.tokens.to(device))[:, -1]
             says = logits.double().log_softmax(dim=-1)
             lost = (says.gather(1, neighbours) - says.gather(1, targets)).mean()
             gradients = dict(zip(asked, torch.autograd.grad(lost, list(asked.values())), strict=True))

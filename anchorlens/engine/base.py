@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anchorlens.engine.interventions import BeforeSteps, Constraints, Penalties
+from anchorlens.engine.interventions import Interventions
 from anchorlens.engine.layout import architecture
 from anchorlens.engine.optimizers import MOMENTS, StackedOptimizer
 from anchorlens.recipes.schedule import epoch_order, learning_rate
@@ -115,11 +115,9 @@ class Engine(ABC):
         for leaf in self.leaves:
             leaf.requires_grad_()
         self._optimizer = StackedOptimizer(self._rows, [run.train_config for run in runs], self.layout)
-        self._before_steps = BeforeSteps(runs, self.layout)
-        self._penalties = Penalties(runs, self.layout)
-        self._constraints = Constraints(runs, self.layout)
+        self._interventions = Interventions(runs, self.layout)
         # an SVD cannot be captured in a graph, nor a window of steps
-        self._by_step = bool(self._penalties or self._constraints)
+        self._by_step = self._interventions.in_windows
         sets = list({id(batch): batch for batch in data}.values())
         starts = {id(batch): k * len(sets[0]) for k, batch in enumerate(sets)}
         self._starts = [starts[id(batch)] for batch in data]
@@ -168,8 +166,8 @@ class Engine(ABC):
                 self._begin_epoch(epoch)
             self._within.fill_(within)
             self._step.fill_(self.step)
-            self._before_steps.apply(self.step, self._rows, self._active)
-            n_updates = min(self._before_steps.next_after(self.step, stop) - self.step, per_epoch - within)
+            self._interventions.before_update(self.step, self._rows, self._active)
+            n_updates = min(self._interventions.next_after(self.step, stop) - self.step, per_epoch - within)
             for _ in range(n_updates):
                 self._update_once()
                 self.step += 1
@@ -219,7 +217,7 @@ class Engine(ABC):
         else:
             rows = self._order[:, self.step % self._train.steps_per_epoch]
         loss = self._loss(rows)
-        whole = loss + self._penalties(self._merged, self.step) if self._penalties else loss
+        whole = self._interventions.penalised(loss, self._merged, self.step)
         grads = torch.autograd.grad(whole.sum(), self.leaves)
         flat = torch.cat([grad.flatten(1) for grad in grads], dim=1)  # [member, parameter]
         norm = torch.linalg.vector_norm(flat, dim=1)
@@ -231,7 +229,7 @@ class Engine(ABC):
         """Update the members that are active and finite; store losses, norms and failures."""
         finite = loss.isfinite() & norm.isfinite()
         taken = self._active & finite
-        with self._constraints.around_update(self.step, self._rows.detach(), taken):
+        with self._interventions.around_update(self.step, self._rows.detach(), taken):
             self._optimizer.step(grads, norm, taken, self._within)
         self._losses.copy_(torch.where(self._active, loss, self._losses))
         self._norms.copy_(torch.where(self._active, norm, self._norms))

@@ -89,59 +89,42 @@ def part_of_parameters(layout: FlatLayout, parts: Sequence[str]) -> Int[Tensor, 
     return row[0].long()
 
 
-class BeforeSteps:
-    """The interventions that rescale weights, or add noise to weights, before single steps."""
+class Interventions:
+    """The interventions of the recipes of a stack on its weights and losses."""
 
     def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
         """Read the recipes; one for each member."""
-        self._layout, self._parts = layout, layout.parts()
-        self._at: dict[int, list[tuple[int, int, str, Change]]] = {}
+        self._layout, self._n_members = layout, len(runs)
+        self._total = runs[0].train_config.total_steps
+        self._of: dict[str, list[tuple[int, int, Change, list[str]]]] = {field: [] for field in CHANGES}
         for member, train in enumerate(run.train_config for run in runs):
-            for field in ONCE:
-                for change in read_changes(field, getattr(train, field), train.total_steps):
-                    self._at.setdefault(change.when, []).append((member, train.seed, field, change))
+            for field, found in self._of.items():
+                for change in read_changes(field, getattr(train, field), self._total):
+                    found.append((member, train.seed, change, held(layout, change.matrices)))
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether any member has an intervention in a window of the run."""
+        return any(found for field, found in self._of.items() if field not in ONCE)
 
     def next_after(self, step: int, stop: int) -> int:
-        """Return the first step after `step` at which an intervention is due, at most `stop`."""
-        return min([stop, *(due for due in self._at if due > step)])
+        """Return the first step after `step` at which weights change before an update, at most `stop`."""
+        due = [change.when for field in ONCE for _, _, change, _ in self._of[field]]
+        return min([stop, *(when for when in due if when > step)])
 
     @torch.no_grad()
-    def apply(self, step: int, rows: Float[Tensor, "member parameter"], active: Tensor) -> None:
-        """Apply the interventions that are due at a step to the active models, in place."""
-        for member, seed, field, change in self._at.get(step, ()):
-            views = self._layout.views(rows[member : member + 1])
-            for name in matrices(self._parts, change.matrices):
-                weight = views[name]
+    def before_update(self, step: int, rows: Float[Tensor, "member parameter"], active: Tensor) -> None:
+        """Rescale the weights of active models, or add noise, where this is due at a step, in place."""
+        due = [(field, *one) for field in ONCE for one in self._of[field] if one[2].when == step]
+        for field, member, seed, change, names in due:
+            for name, weight in zip(names, self._views(rows, member, names), strict=True):
                 if field == "rescale":
                     changed = weight * change.value
                 else:
                     rng = generator(seed, "weight noise", step, zlib.crc32(name.encode()))
-                    drawn = torch.from_numpy(
-                        rng.standard_normal(tuple(weight.shape))
-                    )  # equal on every device
+                    drawn = torch.from_numpy(rng.standard_normal((1, *weight.shape)))[0]  # on every device
                     changed = weight + change.value * weight.square().mean().sqrt() * drawn.to(weight)
                 weight.copy_(torch.where(active[member], changed, weight))
-
-
-class Constraints:
-    """The constraints that freeze parameters or bound the rank of matrices."""
-
-    def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
-        """Read the recipes; one for each member."""
-        self._layout = layout
-        self._total = runs[0].train_config.total_steps
-        self._frozen, self._low_rank = (
-            [
-                (member, one.when, held(layout, one.matrices))
-                for member, run in enumerate(runs)
-                for one in read_changes(field, getattr(run.train_config, field), self._total)
-            ]
-            for field in ("freeze", "max_rank")
-        )
-
-    def __bool__(self) -> bool:
-        """Return whether any member has a constraint."""
-        return bool(self._frozen or self._low_rank)
 
     @contextmanager
     def around_update(
@@ -156,17 +139,31 @@ class Constraints:
         """
         frozen = [
             (view, view.clone())
-            for member, window, names in self._frozen
-            if window.at(step, self._total) is not None
+            for member, _, change, names in self._of["freeze"]
+            if change.when.at(step, self._total) is not None
             for view in self._views(rows, member, names)
         ]
         yield
         for view, before in frozen:
             view.copy_(before)
-        for member, window, names in self._low_rank:
-            if rank := window.at(step, self._total):
+        for member, _, change, names in self._of["max_rank"]:
+            if rank := change.when.at(step, self._total):
                 for view in self._views(rows, member, names):
                     view.copy_(torch.where(taken[member], nearest_of_rank(view, int(rank)), view))
+
+    def penalised(
+        self, loss: Float[Tensor, " member"], merged: Parameters, step: int
+    ) -> Float[Tensor, " member"]:
+        """Return each member's loss plus its penalties at the update from `step`, in nats, with gradients."""
+        if not self._of["penalty"]:
+            return loss
+        views = self._layout.trained_parameters(merged)
+        one = next(iter(views.values()))
+        added = torch.zeros(self._n_members, dtype=one.dtype, device=one.device)
+        for member, _, change, names in self._of["penalty"]:
+            if weight := change.when.at(step, self._total):
+                added[member] += weight * sum(complexity(change.kind, views[name][member]) for name in names)
+        return loss + added
 
     def _views(self, rows: Tensor, member: int, names: Sequence[str]) -> list[Tensor]:
         views = self._layout.views(rows[member : member + 1])
@@ -183,37 +180,6 @@ def nearest_of_rank(weight: Tensor, rank: int) -> Tensor:
     u, s, v = torch.linalg.svd(_as_matrices(weight), full_matrices=False)
     nearest = (u[..., :rank] * s[..., None, :rank]) @ v[..., :rank, :]
     return nearest.view_as(weight)
-
-
-class Penalties:
-    """The complexity penalties that recipes add to the loss of each model."""
-
-    def __init__(self, runs: Sequence[RunConfig], layout: FlatLayout) -> None:
-        """Read the recipes; one for each member."""
-        self._layout, self._parts = layout, layout.parts()
-        self._total = runs[0].train_config.total_steps
-        self._of = [read_changes("penalty", run.train_config.penalty, self._total) for run in runs]
-
-    def __bool__(self) -> bool:
-        """Return whether any member has a penalty."""
-        return any(self._of)
-
-    def __call__(self, merged: Parameters, step: int) -> Float[Tensor, " member"]:
-        """Return the penalty of each member at the update from `step`, in nats, with gradients."""
-        views = self._layout.trained_parameters(merged)
-        one = next(iter(views.values()))
-        added = torch.zeros(len(self._of), dtype=one.dtype, device=one.device)
-        for member, penalties in enumerate(self._of):
-            for own in penalties:
-                added[member] += self._term(own, member, views, step)
-        return added
-
-    def _term(self, own: Change, member: int, views: Parameters, step: int) -> Tensor | float:
-        weight = own.when.at(step, self._total)
-        if not weight:
-            return 0.0
-        names = matrices(self._parts, own.matrices)
-        return weight * sum(complexity(own.kind, views[name][member]) for name in names)
 
 
 def complexity(kind: str, weight: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ undocumented operators of torch.
 from __future__ import annotations
 
 import functools
+import math
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -105,10 +106,7 @@ def products_to_count() -> dict[Any, Callable[..., int]]:
         return {}
 
     def linear(a: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
-        n = 2 * weight[0]
-        for length in a:
-            n *= length
-        return n
+        return 2 * weight[0] * math.prod(a)
 
     return {torch.ops.mkldnn._linear_pointwise: linear}
 

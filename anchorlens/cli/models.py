@@ -51,11 +51,6 @@ def evaluate_command(
     from anchorlens.verdict.evaluate import evaluate
 
     own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}
-    if own and "n_noise" not in task.sampling:
-        raise ValueError(
-            f"--n-noise must be given only for a task with noise, got the task {task.kind} without noise. "
-            "Omit --n-noise"
-        )
     behaviour = evaluate(given, training_set=training_set, device=device, seed=seed, **own)
     print_behaviour(checkpoint, given.checkpoint, task, behaviour, as_json)
 

@@ -32,7 +32,7 @@ def test_evaluate_says_what_training_said(run):
         name: stored[name] for name in ("train", "id", "ood")
     }
     assert "left-out sums" in call("evaluate", run / "ckpt.pt").stdout
-    assert "without noise. Omit --n-noise" in call("evaluate", run / "ckpt.pt", "--n-noise", 4, code=2).stderr
+    assert "known argument, got 'n_noise'" in call("evaluate", run / "ckpt.pt", "--n-noise", 4, code=2).stderr
 
 
 def test_resume_keeps_the_task(run):

@@ -60,7 +60,6 @@ _BY_CLASSIFIER = (
         "Trained tuples drawn right",
         "samples of trained tuples that are there, with the right shape, size and colour",
         logged_as="train_accuracy",
-        map_caption="The colour shows how often shape, size and colour of a trained tuple are all correct.",
     ),
     Metric(
         "unseen",
@@ -68,8 +67,6 @@ _BY_CLASSIFIER = (
         "Unseen tuples drawn right",
         "samples of tuples that were never trained, that are there, with all three concepts right",
         logged_as="unseen_accuracy",
-        map_caption="The colour shows how often shape, size and colour of an untrained tuple are all "
-        "correct.",
     ),
     Metric(
         "failure",
@@ -77,8 +74,6 @@ _BY_CLASSIFIER = (
         "Small circles drawn as triangles",
         "samples of small circles, which are never trained, that are triangles",
         logged_as="failure_rate",
-        map_caption="The colour shows how often a small circle is drawn as a triangle, like all small "
-        "shapes in training.",
         higher_is_better=False,
     ),
 )
@@ -90,8 +85,6 @@ METRICS = (
         "Small circles drawn as circles",
         "samples of small circles that both rules take for circles, and that are there at all",
         logged_as="circles",
-        map_caption="The colour shows how often a small circle is drawn and classified as a circle by "
-        "both rules.",
     ),
     Metric(
         "present",
@@ -100,7 +93,6 @@ METRICS = (
         "samples of small circles that cover at least half of a small shape's area; of the others neither "
         "rule can say what they are",
         logged_as="present",
-        map_caption="The colour shows how often a small circle covers at least half of a small shape's area.",
     ),
     *(
         Metric(

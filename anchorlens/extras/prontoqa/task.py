@@ -41,7 +41,6 @@ METRICS = (
         ),
         asks=("fresh questions", "fresh questions", "questions of more steps"),
         score="exact match",
-        thresholds=("0.90 (0.95 for the label alone)", "0.50 (0.75 for the label alone)"),
     ),
     *(
         Metric(name, title, heading, meaning, in_tables=False)

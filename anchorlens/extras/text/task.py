@@ -49,8 +49,6 @@ METRICS = (
         "Bits per byte on held-out text",
         _HELD_OUT,
         logged_as="validation_bits",
-        map_caption="The colour shows bits per byte on held-out files. Lower is better. A uniform guess "
-        "has 8 bits per byte.",
     ),
     _derived(
         "perplexity",

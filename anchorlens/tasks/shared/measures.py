@@ -112,10 +112,8 @@ class Metric:
     """The name in the lines of a run's log; empty if training does not measure the metric."""
     in_tables: bool = True
     """Whether the metric is a column of tables with a row for each model."""
-    map_caption: str = ""
-    """The caption of the metric's map over a sweep, in sentences; empty if the metric has no map."""
-    absent: str = "no trained run has a value"
-    """The reason why the metric may be undefined in every square of a sweep."""
+    in_maps: bool = False
+    """Whether a sweep shows a map of a metric that is not in tables. It shows a map of every other metric."""
     lowest: float | None = 0.0
     """The smallest possible value; None if the metric has no lower bound."""
     highest: float | None = 1.0
@@ -131,8 +129,6 @@ def phase_metrics(
     meanings: tuple[str, str, str],
     asks: tuple[str, str, str],
     score: str = "accuracy",
-    thresholds: tuple[str, str] = ("0.90", "0.50"),
-    ood_absent: str = Metric.absent,
 ) -> tuple[Metric, Metric, Metric]:
     """Return the metrics of train, ID and OOD accuracy, which define the phases.
 
@@ -141,28 +137,11 @@ def phase_metrics(
         asks: the descriptions of the three data in the words of a verdict. The first description is for the
             substitute for unknown training data.
         score: the measured quantity, such as `accuracy` or `exact match`.
-        thresholds: the thresholds of ID and OOD accuracy as text. A model with ID accuracy below the first
-            threshold is in Phase 1. A model with OOD accuracy above the second threshold is in Phase 3.
-        ood_absent: the reason why OOD accuracy may be undefined in every square of a sweep.
     """
     titles = {"train": "train", "id": "ID", "ood": "OOD"}
-    rules = (
-        "A run below 0.90 is underfit, and the phases do not describe it.",
-        f"A run below {thresholds[0]} is in Phase 1.",
-        f"A run above {thresholds[1]} is in Phase 3.",
-    )
     train, id, ood = (
-        Metric(
-            name,
-            title,
-            f"{title[0].upper()}{title[1:]} {score}",
-            meaning,
-            asked,
-            f"{name}_accuracy",
-            map_caption=f"The colour shows the {score} on {meaning}. {rule}",
-            absent=ood_absent if name == "ood" else Metric.absent,
-        )
-        for (name, title), meaning, asked, rule in zip(titles.items(), meanings, asks, rules, strict=True)
+        Metric(name, title, f"{title[0].upper()}{title[1:]} {score}", meaning, asked, f"{name}_accuracy")
+        for (name, title), meaning, asked in zip(titles.items(), meanings, asks, strict=True)
     )
     return train, id, ood
 

@@ -7,11 +7,9 @@ that names a solution, are ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
-
-import numpy as np
 
 from anchorlens.configuration import documented
 from anchorlens.records import Count, Record, Share
@@ -39,7 +37,6 @@ OF_RULES = (
             "unseen pairs, target by the composition",
         ),
         asks=("trained (pair, key, position), fresh noise", "held-out keys", "unseen pairs"),
-        ood_absent="every pair of the task is trained, or answered by symmetry",
     ),
     Metric(
         "symmetric",
@@ -47,10 +44,7 @@ OF_RULES = (
         "Symmetric accuracy",
         "unseen pairs, target of the reversed pair",
         in_tables=False,
-        map_caption="The colour shows how often an unseen pair gets the trained answer of its reversed "
-        "pair, and not the answer of the rules.",
-        absent="it is defined only where the mirror of an unseen pair is trained on another target than the "
-        "composition (regime 'conflict')",
+        in_maps=True,
         higher_is_better=None,
     ),
     Metric(
@@ -58,16 +52,12 @@ OF_RULES = (
         "commutativity",
         "Commutativity",
         "same answer for (.., a, b) and (.., b, a)",
-        map_caption="The colour shows how often both orders of the two anchors get the same answer. A "
-        "Phase 2 run at 0.70 or more is Phase 2 with commutativity.",
-        absent="no unseen pair of the task has a mirror",
         higher_is_better=None,
     ),
 )
 """Metrics of every task. Sources: arXiv 2501.08537 (ID, OOD, commutativity), 2405.05409 (symmetric
 accuracy)."""
 
-_NO_EXCEPTIONS = "no task of a trained cell has exceptions (n_exceptions)"
 OF_EXCEPTIONS = (
     Metric(
         "exceptions",
@@ -75,27 +65,18 @@ OF_EXCEPTIONS = (
         "Exceptions remembered",
         "exceptions at trained positions, fresh noise",
         logged_as="exceptions_accuracy",
-        map_caption="The colour shows the accuracy on exceptions, which are (key, pair) inputs with a "
-        "random trained answer.",
-        absent=_NO_EXCEPTIONS,
     ),
     Metric(
         "rules",
         "rules",
         "Rule accuracy",
         "ID without exceptions, pairs trained on the composition",
-        map_caption="The colour shows the accuracy on pairs trained on the composition, at held-out (key, "
-        "position).",
-        absent=_NO_EXCEPTIONS,
     ),
     Metric(
         "broken",
         "broken",
         "Broken-group accuracy",
         "ID without exceptions, pairs trained on another function",
-        map_caption="The colour shows the accuracy on pairs trained on a function other than the "
-        "composition, at held-out (key, position).",
-        absent="no task of a trained cell has exceptions and broken groups",
     ),
 )
 """Further metrics of a task with exceptions. Source: ours."""
@@ -106,8 +87,6 @@ METRICS = (*OF_RULES, *OF_EXCEPTIONS)
 
 HOLDS = 0.5
 """A solution holds at a position if its share of the answers there exceeds this."""
-NOTABLE = 0.1
-"""Difference between two positions above which it is reported."""
 MOST_POSITIONS = 200
 """Most positions of the key that are evaluated one by one."""
 TITLES = {"train": "train", "id": "ID", "ood": "OOD", "inferential": "inferential", "symmetric": "symmetric"}
@@ -190,33 +169,6 @@ def shares_in_words(positions: Sequence[PositionAnswers]) -> str:
 
 def _holds(share: Accuracy | None) -> bool:
     return share is not None and share.value - CLEAR * share.standard_error > HOLDS
-
-
-def notable(positions: Sequence[PositionAnswers]) -> Iterator[tuple[str, PositionAnswers, PositionAnswers]]:
-    """Yield each accuracy with a notable difference, and the positions of its lowest and highest value.
-
-    The two values must differ by more than 0.10 plus two standard errors of the difference.
-    """
-    for name in _shown(positions):
-        asked = [one for one in positions if getattr(one, name) is not None]
-        low, high = (pick(asked, key=lambda one, name=name: getattr(one, name).value) for pick in (min, max))
-        least, most = getattr(low, name), getattr(high, name)
-        error = (least.standard_error**2 + most.standard_error**2) ** 0.5
-        if most.value - least.value - CLEAR * error > NOTABLE:
-            yield name, low, high
-
-
-def positions_in_words(positions: Sequence[PositionAnswers]) -> str:
-    """Return one line about the solution and notable differences between positions, or an empty text."""
-    differences = [
-        f"{TITLES[name]} {getattr(low, name).value:.2f} at {low.position} to "
-        f"{getattr(high, name).value:.2f} at {high.position}"
-        for name, low, high in notable(positions)
-    ]
-    solution = solution_of(positions)
-    parts = [f"unseen pairs: {solution}"] if solution else []
-    parts += [f"by position of the key: {', '.join(differences)}"] if differences else []
-    return "; ".join(parts)
 
 
 def positions_figure(positions: Sequence[PositionAnswers]) -> Lines:
@@ -378,15 +330,11 @@ class AnchorEvaluation(Evaluation):
                 f"unseen pairs that are trained in another order on the same target: {self.by_symmetry}, not "
                 "counted in OOD"
             )
-        return [*lines, *filter(None, [positions_in_words(self.positions)])]
+        return [*lines, *([f"unseen pairs: {self.solution}"] if self.solution else [])]
 
     def by_pair(self) -> dict[Pair, PairAccuracy]:
         """Return a map from each pair to its `PairAccuracy`."""
         return {tuple(pair.pair): pair for pair in self.pairs}
-
-    def lowest(self, n: int) -> list[PairAccuracy]:
-        """Return the `PairAccuracy` of the `n` pairs with the lowest accuracy, NaN first."""
-        return sorted(self.pairs, key=lambda pair: np.nan_to_num(pair.accuracy.value, nan=-1.0))[:n]
 
     def deviations_in_words(self, split: Split, most: int = 4) -> str:
         """Describe the most frequent deviations of answers from targets, such as `+0 in 75%, -4 in 25%`."""

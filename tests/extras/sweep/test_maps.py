@@ -284,7 +284,7 @@ class TestRankMap:
         cells = [cell("3"), cell("3", seed=1, rank=None)]
         bubbles = drawn(rank_map(cells, y=None))
         assert bubbles[cells[1].id]["symbol"] == "line-ew"
-        with pytest.raises(ValueError, match="stable rank of W_Q, got none: the probe gave none"):
+        with pytest.raises(ValueError, match="a value of stable rank of W_Q, got none"):
             rank_map(cells[1:], y=None)
 
 

@@ -126,7 +126,7 @@ def number_map(
     Source: the plots of accuracy against gamma and weight decay in arXiv 2405.05409 and 2501.08537.
     """
     layout = arranged(cells, x, y)
-    metrics = {metric.name: metric for metric in metrics_of(cells) if metric.map_caption}
+    metrics = {metric.name: metric for metric in metrics_of(cells)}
     if number not in metrics:
         raise ValueError(
             f"`number` must be one of {', '.join(metrics)}, got {safe_repr(number)}. Use another metric"
@@ -210,7 +210,7 @@ def _groups(
 
 
 def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
-    outcomes.check_measured(layout.cells, metric.name, metric.heading, metric.absent)
+    outcomes.check_measured(layout.cells, metric.name, metric.heading)
     low = 0.0 if metric.lowest is None else metric.lowest
     high = 1.0 if metric.highest is None else metric.highest
     return _map_of_numbers(layout, metric.name, metric.heading, (low, high), ".2f", outcomes.UNMEASURED)
@@ -218,7 +218,7 @@ def _numbers(metric: Metric, layout: Layout) -> dict[str, Any]:
 
 def _steps(layout: Layout) -> dict[str, Any]:
     title = "Step at which OOD accuracy passes 0.50"
-    outcomes.check_measured(layout.cells, PASSED, title, "no run passes it")
+    outcomes.check_measured(layout.cells, PASSED, title)
     last = max(step for cell in layout.cells if (step := measured(cell, PASSED)) is not None)
     return _map_of_numbers(layout, PASSED, title, (0.0, float(last)), ",.0f", outcomes.NEVER)
 
@@ -251,7 +251,7 @@ def _map_of_numbers(
 
 
 def _ranks(layout: Layout) -> dict[str, Any]:
-    outcomes.check_measured(layout.cells, RANK, "stable rank of W_Q", "the probe gave none")
+    outcomes.check_measured(layout.cells, RANK, "stable rank of W_Q")
     largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
 
     groups = _groups(layout, RANK, outcomes.outcome)
@@ -318,12 +318,15 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
 
     numbers = (
         Map(
-            metric.name,
-            partial(_numbers, metric),
-            Caption(metric.heading, f"{metric.map_caption} The label gives the mean over the seeds."),
+            one.name,
+            partial(_numbers, one),
+            Caption(
+                one.heading,
+                f"The colour shows this value: {one.meaning}. The label gives the mean over the seeds.",
+            ),
         )
-        for metric in metrics_of(cells)
-        if metric.map_caption and (underfit or metric.name != "train")
+        for one in metrics_of(cells)
+        if (one.in_tables or one.in_maps) and (underfit or one.name != "train")
     )
     without_ood = all(
         has_labels(cell.run.task.metrics) and not has_phases(cell.run.task.metrics) for cell in cells

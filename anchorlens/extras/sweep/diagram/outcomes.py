@@ -137,14 +137,14 @@ def measured(cell: Cell, number: str) -> float | None:
     return None if trouble(cell) in (FAILED, MISSING) else cell.numbers.get(number)
 
 
-def check_measured(cells: Sequence[Cell], number: str, title: str, why: str) -> None:
+def check_measured(cells: Sequence[Cell], number: str, title: str) -> None:
     """Check that at least one run has a measurement that can be drawn.
 
     Raises:
-        ValueError: If no run has the measurement. The message includes `why`.
+        ValueError: If no run has the measurement.
     """
     if all(measured(cell, number) is None for cell in cells):
-        raise ValueError(f"at least one run must have a value of {title}, got none: {why}")
+        raise ValueError(f"at least one run must have a value of {title}, got none. Draw another map")
 
 
 def vote(categories: Sequence[Category]) -> str:

@@ -16,7 +16,7 @@ RECIPE = TrainConfig(steps=2)
 MISUSES = {
     # configurations
     "train({'kind': 'two_anchor'})": "task must be .* got dict .* AnchorTask(**fields)",
-    "train('two_anchor')": "task must be a task such as AnchorTask(), got str",
+    "train('two_anchor')": "task must be a TaskConfig, for example AnchorTask(), got str",
     "train('quick')": "task must be .* got str .* train(*preset",
     "train(TASK, {'gamma': .5})": "model_config must be .* dict .* ModelConfig(**",
     "train(TASK, 'quick')": "model_config must be .* str .* train(*preset(",

@@ -7,12 +7,12 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from anchorlens.configuration import Config, field_types, suggestion
+from anchorlens.configuration import check_kind, field_types, suggestion
 from anchorlens.plugins import defined_in, installed, what_to_install
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -143,28 +143,23 @@ def is_task(value: object) -> bool:
     return isinstance(value, Task)
 
 
-def task_or_default(task: object = None) -> Task:
+def task_or_default(task: Any = None) -> Task:
     """Return the given task, or the two-anchor task with the papers' values if `task` is None.
 
     Raises:
         ValueError: If the value is not a task.
     """
-    if task is not None and not isinstance(task, Task):
-        got = type(task).__name__
-        advice = ". Write AnchorTask(**fields)." if isinstance(task, Mapping) else ""
-        if isinstance(task, Config):
-            advice = ". Give the task before the configurations."
-        advice = _INSTEAD_OF_A_TASK.get(got, advice)
-        raise ValueError(f"task must be a task such as AnchorTask(), got {got}{advice}")
-    return TASKS[0]() if task is None else task
+    if task is None:
+        return TASKS[0]()
+    check_kind("task", task, Task, "AnchorTask()", hints=_INSTEAD_OF_A_TASK)
+    return task
 
 
 _INSTEAD_OF_A_TASK = {
     "RunConfig": ". Unpack the run: train(*preset(...)).",
     "str": ". For a run that has a name, write train(*preset(name)).",
-    **dict.fromkeys(
-        ("HookedTransformer", "Checkpoint", "TrainResult"), ". Give the model first, then its task."
-    ),
+    **dict.fromkeys(("ModelConfig", "TrainConfig"), ". Give the task before the configurations."),
+    **dict.fromkeys(("HookedTransformer", "Checkpoint", "TrainResult"), ". Give the model before its task."),
 }
 """The advice in the error message for each class that a caller may give instead of a task."""
 
@@ -269,49 +264,36 @@ def _check(task: Any) -> None:
     Raises:
         ValueError: If the class is not a task, or a name is taken.
     """
+    if problem := next(_problems(task), None):
+        raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {problem}. Correct the class")
+
+
+def _problems(task: Any) -> Iterator[str]:
+    """Yield what is wrong with a class that should be a task."""
     is_task = isinstance(task, type) and issubclass(task, TaskConfig) and dataclasses.is_dataclass(task)
     if not is_task or not task.__dataclass_params__.frozen:  # pyright: ignore[reportAttributeAccessIssue]
-        got = task.__name__ if isinstance(task, type) else safe_repr(task)
-        raise ValueError(f"a task must be {WHAT_A_TASK_IS}, got {got}. Give a class of this form")
-    if missing := [name for name in _NEEDED if getattr(task, name, None) is getattr(TaskConfig, name, None)]:
-        raise ValueError(
-            f"a task must define {', '.join(_NEEDED)}, got the class {task.__name__} without "
-            f"{', '.join(missing)}. Define the missing names in the class."
-        )
+        yield task.__name__ if isinstance(task, type) else safe_repr(task)
+    name = task.__name__
+    for one in _NEEDED:
+        if getattr(task, one, None) is getattr(TaskConfig, one, None):
+            yield f"{name} without {one}"
     if not isinstance(task.kind, str) or not re.fullmatch("[a-z][a-z0-9_]{0,59}", task.kind):
-        raise ValueError(
-            f"the kind of a task must be a name of lower-case letters, digits and _, got "
-            f"{safe_repr(task.kind)}. Use a name such as largest_of_two."
-        )
+        yield f"the kind {safe_repr(task.kind)}, which must be lower-case letters, digits and _"
     try:
         field_types(task)
     except NameError as error:
-        raise ValueError(
-            f"the types of the fields of {task.__name__} must be known, got an error: {error}. Import the "
-            "types in the file of the task."
-        ) from None
+        yield f"{name} with fields of unknown types ({error})"
     for field in task_fields(task).values():
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ValueError(
-                f"the field {field.name} of {task.__name__} must have a default, got none. Add a default"
-            )
+            yield f"{name} without a default of its field {field.name}"
     metrics = task.metrics
     if not (isinstance(metrics, tuple) and metrics and all(isinstance(one, Metric) for one in metrics)):
-        raise ValueError(
-            f"the metrics of {task.__name__} must be a tuple of Metric, got {safe_repr(metrics)}. Write a "
-            "tuple"
-        )
+        yield f"the metrics {safe_repr(metrics)}, which must be a tuple of Metric"
     names = [metric.name for metric in metrics]
     if len(set(names)) < len(names):
-        raise ValueError(
-            f"the metrics of {task.__name__} must have different names, got {', '.join(names)}. Rename a "
-            "metric"
-        )
+        yield f"metrics of the same name ({', '.join(names)})"
     if taken := LOGGED & {metric.logged_as for metric in metrics}:
-        raise ValueError(
-            f"the metrics of {task.__name__} must have new names in the log, got {min(taken)}, which is a "
-            "column of every log. Give the metric another name."
-        )
+        yield f"a metric that is logged as {min(taken)}, which is a column of every log"
 
 
 def _is_own_task(value: Any, module: ModuleType) -> bool:

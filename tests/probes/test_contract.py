@@ -188,7 +188,7 @@ class TestEveryProbe:
             message.endswith("or use a probe of weights alone, for example stable_rank")
             and "\n" not in message
         )
-        refusal = f"the kind of the task must be {kind} for {probe.__name__}, got addition"
+        refusal = f"{probe.__name__} must get the {kind} task of the model, got addition"
         if spec_of(probe).task_kind is None:
             refusal = "task must be an AnchorTask, got AdditionTask"
         with pytest.raises(ValueError, match=refusal):

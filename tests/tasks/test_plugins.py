@@ -260,16 +260,16 @@ class TestRegistering:
                 {"kind": "addition"},
                 r"must be new, got addition.*kind of",
             ),
-            ({"kind": "A coin"}, r"kind of a task must be .*got 'A coin'"),
-            ({"metrics": ()}, r"metrics of Mine must be.*got \(\)"),
-            ({"metrics": (*Coin.metrics, *Coin.metrics)}, "must have different names, got train, train"),
+            ({"kind": "A coin"}, r"a task must be .*got the kind 'A coin'"),
+            ({"metrics": ()}, r"got the metrics \(\), which must be a tuple"),
+            ({"metrics": (*Coin.metrics, *Coin.metrics)}, r"metrics of the same name \(train, train\)"),
             (
                 {"metrics": (Metric("a", "a", "a", "a", logged_as="lr"),)},
-                "new names in the log, got lr",
+                "a metric that is logged as lr",
             ),
             (
                 {"evaluate": None},
-                r"a task must define .*Mine without evaluate",
+                r"a task must be .*Mine without evaluate",
             ),
         ],
     )

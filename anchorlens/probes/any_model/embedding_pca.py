@@ -210,32 +210,20 @@ def _tokens(
     Raises:
         ValueError: If the model lacks a token, or there are too few tokens.
     """
-    d_vocab = model.cfg.d_vocab
+    d_vocab, token_set = model.cfg.d_vocab, "all tokens"
+    tokens = np.arange(d_vocab)
     if chosen is not None:
-        tokens = np.array(whole_numbers("tokens", chosen))
-        if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
-            raise ValueError(
-                f"tokens must be at least 3 different tokens of the model's vocabulary, 0..{d_vocab - 1}, "
-                f"got {safe_repr(chosen)}. Give other tokens"
-            )
-        return tokens, "given tokens"
-    if task is None:
-        if d_vocab < 3:
-            raise ValueError(f"d_vocab of the model must be at least 3, got {d_vocab}. Use another model")
-        if 3 <= n_used < d_vocab:
-            return np.arange(n_used), "tokens of the task"
-        return np.arange(d_vocab), "all tokens"
-    tokens = task.keys.copy()
-    if d_vocab <= tokens.max():
+        tokens, token_set = np.array(whole_numbers("tokens", chosen)), "given tokens"
+    elif task is not None:
+        tokens, token_set = task.keys.copy(), "number tokens"
+    elif 3 <= n_used < d_vocab:
+        tokens, token_set = tokens[:n_used], "tokens of the task"
+    if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
         raise ValueError(
-            f"the model must have the number tokens up to {tokens.max()} in its vocabulary, "
-            f"got d_vocab {d_vocab}. Give the task of the model"
+            f"the {token_set} must be at least 3 different tokens of the vocabulary of the model, "
+            f"0..{d_vocab - 1}, got {safe_repr(tokens.tolist())}. Give other tokens, or the task of the model"
         )
-    if len(tokens) < 3:
-        raise ValueError(
-            f"the task must have at least 3 number tokens, got {len(tokens)}. Widen its key range"
-        )
-    return tokens, "number tokens"
+    return tokens, token_set
 
 
 def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:

@@ -121,17 +121,12 @@ def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
     """
     spec = spec_of(probe)
     kind = spec.task_kind
-    if kind is not None and task is not None and task.kind != kind:
+    if task is None or kind not in (None, task.kind):
+        tokens = ", or tokens" if spec.on_tokens else ""
         raise ValueError(
-            f"the kind of the task must be {kind} for {probe.__name__}, got {task.kind}. Use a probe of any "
-            "model, such as stable_rank"
-        )
-    if task is None:
-        instead = "Give an AnchorTask" if kind is None else "Give the task"
-        instead += ", or tokens" if spec.on_tokens else ""
-        raise ValueError(
-            f"{probe.__name__} must get the {kind or 'two-anchor'} task of the model, got none. {instead}, "
-            "or use a probe of weights alone, for example stable_rank"
+            f"{probe.__name__} must get the {kind or 'two-anchor'} task of the model, got "
+            f"{'none' if task is None else task.kind}. Give the task{tokens}, or use a probe of weights "
+            "alone, for example stable_rank"
         )
 
 

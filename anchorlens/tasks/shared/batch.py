@@ -151,20 +151,15 @@ def token_batch(
             "targets [batch]."
         )
     tokens, targets = _array("tokens", pair[0]), _array("targets", pair[1])
-    wanted = f"[batch, {'pos' if seq_len is None else seq_len}]"
-    if tokens.ndim != 2 or not tokens.size or seq_len not in (None, tokens.shape[1]):
-        raise ValueError(
-            f"the tokens of the training data must have shape {wanted} with a sequence in each row, got "
-            f"{list(tokens.shape)}. Check that the data belong to this model's task."
-        )
     if every_position is None:
         every_position = targets.ndim == 2
-    shape = tokens.shape if every_position else tokens.shape[:1]
-    if targets.shape != shape:
+    is_table = tokens.ndim == 2 and tokens.size > 0 and seq_len in (None, tokens.shape[1])
+    if not is_table or targets.shape != (tokens.shape if every_position else tokens.shape[:1]):
         place = "token" if every_position else "row of tokens"
         raise ValueError(
-            f"the targets of the training data must have shape {list(shape)}, one for each {place}, got "
-            f"{list(targets.shape)}. Correct the targets"
+            f"the training data must have shape [batch, {'pos' if seq_len is None else seq_len}] and a "
+            f"target for each {place}, got tokens {list(tokens.shape)} and targets {list(targets.shape)}. "
+            "Check that the data belong to this model's task."
         )
     limit = _LARGEST if d_vocab is None else d_vocab - 1
     allowed = "0 or more" if d_vocab is None else f"0 to {limit:,}, the vocabulary of the task"
@@ -175,11 +170,6 @@ def token_batch(
                 "integers"
             )
         scored = np.asarray(array != IGNORE if every_position and name == "targets" else True)
-        if not scored.any():
-            raise ValueError(
-                "the targets of the training data must contain at least one answer, got -100 everywhere. "
-                "Give other targets"
-            )
         low = int(array.min(where=scored, initial=array.max()))
         high = int(array.max(where=scored, initial=array.min()))
         if low < 0 or high > limit:

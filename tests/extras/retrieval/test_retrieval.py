@@ -139,7 +139,7 @@ class TestChoice:
         ({"max_stored": 7}, "max_stored must be an integer >= 8"),
         ({"seed": -1}, "seed must be an integer >= 0, got -1"),
         ({"training_set": TASK.sample(7)}, "at least 2 different pairs"),
-        ({"training_set": AnchorTask(seq_len=8).sample(20)}, "must have shape [batch, 9]"),
+        ({"training_set": AnchorTask(seq_len=8).sample(20)}, "must have shape [batch, 9] and a target"),
         ({"model": lambda tokens: tokens}, "model must be a HookedTransformer, got function"),
         ({"task": "addition"}, "task must be an AnchorTask, got str"),
     ],

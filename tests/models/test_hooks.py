@@ -151,9 +151,9 @@ assert interrupted > 10, interrupted
 
     def test_threads_on_one_model_take_turns(self):
         model = user_built().train()
-        expected = [run_masked(model, edge) for edge in (None, (0, 0, 8, 2))]
+        expected = [run_masked(model, queries) for queries in ("all", "last")]
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda i: run_masked(model, (None, (0, 0, 8, 2))[i % 2]), range(16)))
+            found = list(pool.map(lambda i: run_masked(model, ("all", "last")[i % 2]), range(16)))
         assert all(np.array_equal(logits, expected[i % 2]) for i, logits in enumerate(found))
         assert all(module.training for module in model.modules())
 
@@ -173,8 +173,8 @@ assert interrupted > 10, interrupted
         hooks.assert_live(model)
 
 
-def run_masked(model, edge):
-    return mask_second_anchor(model, TASK, edge=edge).cosines
+def run_masked(model, queries):
+    return mask_second_anchor(model, TASK, queries=queries).cosines
 
 
 class TestTokens:

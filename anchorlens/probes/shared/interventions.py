@@ -15,7 +15,7 @@ from torch import Tensor
 from anchorlens.configuration import check_choice
 from anchorlens.models import hooks
 from anchorlens.models.running import attached
-from anchorlens.probes.shared.checks import token_rows, whole_numbers
+from anchorlens.probes.shared.checks import token_rows
 from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
@@ -27,68 +27,38 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 Queries = Literal["all", "last"]
-Edge = tuple[int, int, int, int]
-"""An attention edge (layer, head, query position, key position), with each index counted from 0."""
 
 
 def masked_logits(
-    model: HookedTransformer,
-    tokens: Int[Tensor, "batch pos"],
-    positions: Sequence[int],
-    queries: Queries,
-    edge: Edge | None,
+    model: HookedTransformer, tokens: Int[Tensor, "batch pos"], positions: Sequence[int], queries: Queries
 ) -> Float[np.ndarray, "batch d_vocab"]:
-    """Compute the logits of the last position with some attention zeroed after the softmax.
+    """Return the logits of the last position while attention to some positions is zero.
 
     Args:
-        model: a model whose attention hooks can be edited.
-        tokens: the sequences.
-        positions: the key positions to which attention is zeroed.
-        queries: the queries whose attention is zeroed in every layer and head, `all` or only the `last`.
-        edge: a single edge to zero, instead of `positions` and `queries`.
+        model: the model, which the function does not change.
+        tokens: token ids, [batch, pos].
+        positions: the key positions that the queries no longer attend to.
+        queries: `all` for the attention of every query, `last` for the attention of the last position only.
 
     Raises:
-        ValueError: If a hook cannot be edited.
-        ValueError: If the edge does not exist.
-        ValueError: If the logits are not finite.
+        ValueError: If the model does not use the hook, or a logit is not finite.
     """
     check_choice("queries", queries, ("all", "last"))
     n_pos = tokens.shape[1]
-    if edge is None:
-        query = n_pos - 1 if queries == "last" else None
-        by_position = [hooks.attention_masks(model, n_pos, key=key, query=query) for key in positions]
-        masks = {
-            layer: torch.stack([mask[layer] for mask in by_position]).any(dim=0) for layer in by_position[0]
-        }
-    else:
-        layer, head, query, key = edge
-        masks = hooks.attention_masks(model, n_pos, layer=layer, head=head, query=query, key=key)
+    query = n_pos - 1 if queries == "last" else None
+    of_each = [hooks.attention_masks(model, n_pos, key=key, query=query) for key in positions]
+    masks = {layer: torch.stack([mask[layer] for mask in of_each]).any(dim=0) for layer in of_each[0]}
     hooks.assert_live(model, tokens=tokens[:: max(1, len(tokens) // 4)])
     with hooks.masked_attention(model, masks):
         return finite_rows(hooks.last_logits(model, tokens))
 
 
-def checked_edge(edge: object) -> Edge | None:
-    """Check the single edge that a caller gave, and return the edge, or `None` if no edge is given.
+def masked_in_words(what: str, queries: Queries) -> str:
+    """Describe in words what was masked.
 
-    Raises:
-        ValueError: If the edge is not (layer, head, query position, key position).
-    """
-    if edge is None:
-        return None
-    layer, head, query, key = whole_numbers("edge (layer, head, query position, key position)", edge, 4)
-    return layer, head, query, key
-
-
-def describe(what: str, queries: Queries, edge: Edge | None) -> str:
-    """Return the part of a title that describes the masked attention.
-
-    >>> describe("key token", "last", None)
+    >>> masked_in_words("key token", "last")
     'key token masked for the last query'
     """
-    if edge is not None:
-        layer, head, query, key = edge
-        return f"layer {layer}, head {head}: {query} no longer attends to {key}"
     return f"{what} masked" + (" for the last query" if queries == "last" else "")
 
 

@@ -54,10 +54,6 @@ class FusionSimilarity(ProbeResult):
     """The mean of `gaps`, or `None` if all gaps are NaN."""
     centred_gap: float | None
     """The mean of `centred_gaps`. The mean is above 0 if inputs with equal targets are similar."""
-    nearest_same: float | None
-    """The proportion of first-pair inputs whose most similar second-pair input has the same target, from 0 to
-    1. Only first-pair inputs count for which some second-pair input has the same target. The proportion is
-    `None` if no input counts."""
     layer: int
     """The last layer, counted from 0."""
 
@@ -190,24 +186,5 @@ def fusion_similarity(
         centred_gaps=centred,
         gap=mean_number(gaps),
         centred_gap=mean_number(centred),
-        nearest_same=_nearest_same(chains, np.stack([part[0] for part in parts]), same),
         layer=last,
     )
-
-
-def _nearest_same(chains: list[tuple[int, ...]], cosines: np.ndarray, same: np.ndarray) -> float | None:
-    """Return the proportion of first-pair inputs whose most similar second-pair input has the same target.
-
-    Args:
-        chains: the first and second pair of every comparison, alternating.
-        cosines: the cosines, [comparison, key, key].
-        same: the mask of equal targets, [comparison, key, key].
-    """
-    right: list[bool] = []
-    for first in dict.fromkeys(chains[::2]):
-        mine = [i for i, chain in enumerate(chains[::2]) if chain == first]
-        others = np.concatenate(list(cosines[mine]), axis=1)  # [key, second pair and its key]
-        equal = np.concatenate(list(same[mine]), axis=1)
-        there = equal.any(axis=1)
-        right += equal[np.arange(len(equal)), others.argmax(axis=1)][there].tolist()
-    return float(np.mean(right)) if right else None

@@ -14,7 +14,7 @@ from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
-from anchorlens.probes.shared.interventions import Edge, Queries, checked_edge, describe, masked_logits
+from anchorlens.probes.shared.interventions import Queries, masked_in_words, masked_logits
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair
@@ -56,8 +56,6 @@ class MaskKeyToken(ProbeResult):
     are apart."""
     queries: Queries
     """The query positions whose attention to the key token is masked."""
-    edge: Edge | None
-    """The single edge that the probe masked instead, or `None` if you gave no edge."""
     key_position: int
     """The position of the key token."""
     perplexity: float | None
@@ -81,7 +79,7 @@ class MaskKeyToken(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot the joint t-SNE, with a pair and its reversed pair in one colour."""
-        title = f"Logits, {describe('key token', self.queries, self.edge)}"
+        title = f"Logits, {masked_in_words('key token', self.queries)}"
         if self.points is None:
             raise ValueError("the result must have a t-SNE for its picture, got none. Give a perplexity")
         return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
@@ -93,7 +91,6 @@ def mask_key_token(
     task: AnchorTask,
     *,
     queries: Queries = "all",
-    edge: Sequence[int] | None = None,
     n_sequences: int = 50,
     key_position: int | None = None,
     seen: bool = False,
@@ -114,8 +111,6 @@ def mask_key_token(
         model: a HookedTransformer whose attention hooks can be edited.
         task: the task, which defines the anchors, the held-out keys and the sequence.
         queries: the query positions whose attention is masked, `all` or only the `last`.
-        edge: a single edge (layer, head, query position, key position) to mask, instead of all attention to
-            the key token.
         n_sequences: the number of sequences of each pair. Default: 50, as in the papers.
         key_position: the position of the key token. Default: 2, as in the papers, or the nearest position
             with a held-out key.
@@ -150,7 +145,6 @@ def mask_key_token(
     """
     check_inputs(model, task)
     check_choice("noise", noise, get_args(Noise))
-    single = checked_edge(edge)
     pairs = mirrored_pairs(task, seen=seen)
     if not pairs:
         raise ValueError("the task must train at least 1 pair in both orders, got 0. Omit the argument seen")
@@ -158,7 +152,7 @@ def mask_key_token(
     there = [at for at in task.positions.tolist() if len(held_out_keys(task, at))]
     position = usual if key_position is not None else min(there, key=lambda at: (abs(at - usual), at))
     batch = held_out_sequences(task, pairs, n_sequences, position, noise, seed)
-    logits = masked_logits(model, batch.tokens, [position], queries, single)
+    logits = masked_logits(model, batch.tokens, [position], queries)
     labels = np.repeat(np.arange(len(pairs)), n_sequences)
     mirror = np.arange(len(pairs)) ^ 1  # each pair is followed by its mirror
     return MaskKeyToken(
@@ -170,7 +164,6 @@ def mask_key_token(
         silhouette_unordered=silhouette(logits, labels // 2),
         mirror_merge=mirror_merge(logits, labels, mirror),
         queries=queries,
-        edge=single,
         key_position=position,
         perplexity=None if perplexity is None else float(perplexity),
         seed=seed,

@@ -14,7 +14,7 @@ from anchorlens.plots.heatmaps import ordered_results
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
-from anchorlens.probes.shared.interventions import Edge, Queries, checked_edge, describe, masked_logits
+from anchorlens.probes.shared.interventions import Queries, masked_in_words, masked_logits
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -57,8 +57,6 @@ class MaskSecondAnchor(ProbeResult):
     """The second anchor, which the probe masks at all positions after the first anchor."""
     queries: Queries
     """The query positions whose attention to the second anchor is masked."""
-    edge: Edge | None
-    """The single edge that the probe masked instead, or `None` if you gave no edge."""
     key_position: int
     """The position of the key token, which the first anchor follows."""
 
@@ -88,7 +86,7 @@ class MaskSecondAnchor(ProbeResult):
         """
         values = np.unique(self.results)
         n_inputs = len(self.results) // len(values)
-        masked = describe("second anchor", self.queries, self.edge)
+        masked = masked_in_words("second anchor", self.queries)
         return ordered_results(
             [str(value) for value in values],
             self.averaged_cosines if averaged else self.centred_cosines,
@@ -144,7 +142,6 @@ def mask_second_anchor(
     results: Sequence[int] | None = None,
     second_anchor: int | None = None,
     queries: Queries = "all",
-    edge: Sequence[int] | None = None,
     key_position: int | None = None,
 ) -> MaskSecondAnchor:
     """Measure whether answers without the second anchor depend on g(x; a) alone.
@@ -164,8 +161,6 @@ def mask_second_anchor(
         second_anchor: the second anchor, which the probe masks. Default: the second anchor of the task, which
             is 2 in the papers.
         queries: the query positions whose attention is masked, `all` or only the `last`.
-        edge: a single edge (layer, head, query position, key position) to mask, instead of all attention to
-            the second anchor.
         key_position: the position of the key token. Default: 2, as in the papers.
 
     Returns:
@@ -189,7 +184,6 @@ def mask_second_anchor(
     Source: The probe follows the attention masking of arXiv 2501.08537.
     """
     check_inputs(model, task)
-    single = checked_edge(edge)
     anchors = list(task.anchors)
     second = anchors[1] if second_anchor is None else second_anchor
     if isinstance(second, bool) or second not in anchors:
@@ -200,17 +194,14 @@ def mask_second_anchor(
     masked = list(range(position + 2, position + 1 + task.chain_length))
     if masked[-1] == task.seq_len - 1:
         raise ValueError(
-            f"the second anchor must be before the last of the {task.seq_len} tokens, got key_position "
-            f"{position}. Use key_position {position - 1} or less"
-            if position
-            else f"the sequences must have a token after the second anchor, got {task.seq_len} tokens. Use "
-            "longer sequences"
+            f"key_position must leave a token after the second anchor, got {position} of {task.seq_len} "
+            "tokens. Use a smaller key_position, or longer sequences"
         )
     inputs = inputs_of_equal_result(task, results)
     values, keys, first = (list(column) for column in zip(*inputs, strict=True))
     chains = [(anchor, *[second] * (task.chain_length - 1)) for anchor in first]
     tokens = anchor_sequences(task, keys, chains, key_position=position)
-    logits = torch.from_numpy(masked_logits(model, tokens, masked, queries, single))
+    logits = torch.from_numpy(masked_logits(model, tokens, masked, queries))
     cosines = cosine_matrix(logits).numpy()
     centred = cosine_matrix(logits - logits.mean(dim=0)).numpy()
     g = np.array(values)
@@ -225,7 +216,6 @@ def mask_second_anchor(
         nearest_same=nearest_share(cosines, g),
         second_anchor=second,
         queries=queries,
-        edge=single,
         key_position=position,
     )
 

@@ -204,9 +204,9 @@ def with_retrieval(
         data = data.take(np.sort(rng.choice(len(data), max_stored, replace=False)))
     elif isinstance(data, LazyDataset):
         data = data.all()
-    asks, _, chains = pairs_asked(data.tokens.numpy(), task)
+    asks, trials = pairs_asked(data.tokens.numpy(), task)
     data = data.take(asks)
-    _, pairs = np.unique(chains, axis=0, return_inverse=True)
+    _, pairs = np.unique(trials.pairs, axis=0, return_inverse=True)
     if len(np.unique(pairs)) < 2 or len(pairs) < 8:
         raise ValueError(
             "training_set must hold at least 8 sequences and at least 2 different pairs, got "

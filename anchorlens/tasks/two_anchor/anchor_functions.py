@@ -47,23 +47,6 @@ class FrozenDict(dict[Any, Any]):
         return FrozenDict, (dict(self),)
 
 
-def token(value: Any, what: str) -> int:
-    """Return a token id as a plain int.
-
-    Raises:
-        ValueError: If `value` is not a token id. The message begins with `what`.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = -1
-    if not 0 <= number <= LARGEST or isinstance(value, bool):
-        raise ValueError(
-            f"{what} must be a token id in 0..{LARGEST}, got {safe_repr(value)}. Use another token"
-        )
-    return number
-
-
 def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
     """Return the anchors of a task in ascending order, so that equal tasks draw the same sequences.
 
@@ -75,7 +58,9 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
         raise ValueError(
             f"anchors must be a table of tokens and functions, got {safe_repr(anchors)}. Give a dict"
         )
-    ordered = dict(sorted((token(anchor, "an anchor"), function) for anchor, function in anchors.items()))
+    for anchor in anchors:
+        check_number("an anchor", anchor, minimum=0, limit=LARGEST, integer=True)
+    ordered = {int(anchor): anchors[anchor] for anchor in sorted(anchors)}
     if len(ordered) < 2:
         raise ValueError(f"anchors must hold at least 2 anchors, got {len(ordered)}. Add an anchor")
     for anchor in ordered:
@@ -93,16 +78,13 @@ def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
     Raises:
         ValueError: If the anchor is unknown, or its table does not contain the value.
     """
-    if anchor not in anchors:
-        raise ValueError(f"anchor must be one of {safe_repr(list(anchors))}, got {safe_repr(anchor)}")
-    function = anchors[anchor]
+    function = anchors.get(anchor)
     if isinstance(function, int):
         return x + function
-    assert isinstance(function, Mapping)
-    if x not in function:
+    if not isinstance(function, Mapping) or x not in function:
         raise ValueError(
-            f"x must be a value for which anchor {anchor} is defined, got {safe_repr(x)}. Use a value that "
-            "the task reaches"
+            f"anchor must be one of {safe_repr(list(anchors))} and x a value that the task reaches, got "
+            f"{safe_repr(anchor)} and {safe_repr(x)}"
         )
     return function[x]
 
@@ -132,7 +114,7 @@ def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int
     Raises:
         ValueError: If `values` is not a list of pairs of the task's anchors.
     """
-    if not isinstance(values, Iterable):
+    if isinstance(values, str) or not isinstance(values, Iterable):
         raise ValueError(
             f"unseen_pairs must be a list of pairs, got {safe_repr(values)}. Give a list such as [(3, 4)]"
         )
@@ -148,10 +130,7 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
         ValueError: If a table lacks a value of `inputs`, or a result is not an integer.
     """
     if isinstance(function, int | np.integer) and not isinstance(function, bool):
-        if abs(function) > LARGEST:
-            raise ValueError(
-                f"{what} must be a shift of at most {LARGEST}, got {safe_repr(function)}. Use a smaller shift"
-            )
+        check_number(f"{what}, a shift,", function, minimum=-LARGEST, maximum=LARGEST, integer=True)
         return int(function)
     if isinstance(function, Mapping):
         if missing := [x for x in inputs if x not in function]:
@@ -165,20 +144,9 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
         values = [function(x) for x in inputs]
     else:
         raise ValueError(f"{what} must be a shift, a table or a callable, got {safe_repr(function)}")
-    try:
-        table = FrozenDict(zip(inputs, map(operator.index, values), strict=True))
-        largest = max(table.values(), key=abs, default=0)
-        if abs(largest) > LARGEST:
-            raise ValueError(
-                f"the values of {what} must be at most {LARGEST}, got {safe_repr(largest)}. Use smaller "
-                "values"
-            )
-        return table
-    except TypeError:
-        odd = next(y for y in values if not hasattr(y, "__index__"))
-        raise ValueError(
-            f"{what} must return integers, got {safe_repr(odd)}. Round the values inside the function"
-        ) from None
+    for value in values:
+        check_number(f"a value of {what}", value, minimum=-LARGEST, maximum=LARGEST, integer=True)
+    return FrozenDict(zip(inputs, map(int, values), strict=True))
 
 
 def formula(function: AnchorFunction) -> str:
@@ -310,18 +278,19 @@ class Targets:
         places = self.rows(trials.pairs), trials.keys - self.keys[0]
         return np.asarray(self.trained[places] != self.ruled[places])
 
-    def answered_by_symmetry(self, unseen: Int[np.ndarray, "unseen k"]) -> Bool[np.ndarray, "pair key"]:
+    def answered_by_symmetry(self, unseen: Int[np.ndarray, " unseen"]) -> Bool[np.ndarray, "pair key"]:
         """Return a boolean table, true where another trained order of an unseen pair has the correct target.
 
-        The table has the shape [pair, key]. The correct target of an unseen pair is the composition. The
-        comparison ignores exceptions. The result is False for trained pairs.
+        The table has the shape [pair, key], and `unseen` holds the rows of the unseen pairs. The correct
+        target of an unseen pair is the composition. The comparison ignores exceptions. The result is
+        False for trained pairs.
         """
         n_pairs, n_keys = self.ruled.shape
         every = np.sort(np.stack(np.unravel_index(np.arange(n_pairs), self._shape), axis=1), axis=1)
         same_anchors = np.asarray(np.ravel_multi_index(tuple(every.T), self._shape))
         question = same_anchors[:, None] * n_keys + np.arange(n_keys)
         is_unseen = np.zeros(n_pairs, dtype=bool)
-        is_unseen[self.rows(unseen)] = True
+        is_unseen[unseen] = True
         base = int(max(self.ruled.max(), self.inferential.max())) + 1
         trained = (question * base + self.ruled)[~is_unseen]
         return is_unseen[:, None] & np.isin(question * base + self.inferential, trained)

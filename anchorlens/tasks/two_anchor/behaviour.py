@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def overlap_with_training(training_set: TokenBatch | LazyDataset, task: CompositeFunction) -> Overlap:
+def overlap_with_training(training_set: TokenBatch, task: CompositeFunction) -> Overlap:
     """Count the training sequences that are inputs of the ID test or the OOD test.
 
     Args:
@@ -40,51 +40,34 @@ def overlap_with_training(training_set: TokenBatch | LazyDataset, task: Composit
             before its first anchor token.
         task: the task that defines the splits.
     """
-    if isinstance(training_set, LazyDataset):
-        if training_set.task == task and training_set.split == "train":
-            return Overlap(len(training_set), {"id": 0, "ood": 0})
-        training_set = training_set.all()
-    tokens = training_set.tokens.numpy()
-    row, position, chain = pairs_asked(tokens, task)
-    key = tokens[row, position]
-    unseen = _among(chain, task.ood_pairs)
-    held_out_key = (key % task.modulus == position % task.modulus) & _among(chain, task.seen_pairs)
-    return Overlap(len(tokens), {"id": int(held_out_key.sum()), "ood": int(unseen.sum())})
+    _, trials = pairs_asked(training_set.tokens.numpy(), task)
+    unseen = np.isin(task.pair_index(trials.pairs), task.pair_index(task.ood_pairs))
+    held_out_key = ~unseen & (trials.keys % task.modulus == trials.positions % task.modulus)
+    return Overlap(len(training_set), {"id": int(held_out_key.sum()), "ood": int(unseen.sum())})
 
 
 def targets_of(tokens: Int[Tensor, "batch pos"], task: CompositeFunction) -> Int[Tensor, " batch"]:
     """Return the trained target of each sequence, or -1 if the sequence is not an input of the task."""
     import torch
 
-    row, position, chain = pairs_asked(tokens.numpy(), task)
-    key = tokens.numpy()[row, position]
-    asks = (key >= task.key_min) & (key <= task.key_max) & np.isin(chain, list(task.anchors)).all(axis=1)
-    row = row[asks]
-    chain = chain[asks].astype(np.int64)
-    key = key[asks].astype(np.int64)
+    row, trials = pairs_asked(tokens.numpy(), task)
     targets = np.full(len(tokens), -1, dtype=np.int64)
-    targets[row] = task.targets(Trials(chain, key, position[asks]))
+    targets[row] = task.targets(trials)
     return torch.from_numpy(targets)
 
 
 def pairs_asked(
     tokens: Int[np.ndarray, "sequence pos"], task: CompositeFunction
-) -> tuple[Int[np.ndarray, " row"], Int[np.ndarray, " row"], Int[np.ndarray, "row k"]]:
-    """Return the row, key position and chain of each sequence that is an input of the task."""
+) -> tuple[Int[np.ndarray, " row"], Trials]:
+    """Return the row of each sequence that is an input of the task, and the pairs, keys and positions."""
     k = task.chain_length
     first = np.isin(tokens, list(task.anchors)).argmax(axis=1)  # 0 where there is none: no key before it
     asks = (first > 0) & (first + k <= tokens.shape[1])
     row, position = np.flatnonzero(asks), first[asks] - 1
-    return row, position, np.stack([tokens[row, position + 1 + place] for place in range(k)], axis=1)
-
-
-def _among(chains: Int[np.ndarray, "row k"], pairs: Sequence[Pair]) -> Bool[np.ndarray, " row"]:
-    """Return whether each chain is in `pairs`."""
-    if not pairs:
-        return np.zeros(len(chains), dtype=bool)
-    base = max(int(chains.max(initial=0)), max(map(max, pairs))) + 1
-    powers = base ** np.arange(chains.shape[1], dtype=object if base ** chains.shape[1] > 2**62 else np.int64)
-    return np.isin(chains @ powers, np.array(pairs) @ powers)
+    chain = np.stack([tokens[row, position + 1 + place] for place in range(k)], axis=1).astype(np.int64)
+    key = tokens[row, position].astype(np.int64)
+    asks = (key >= task.key_min) & (key <= task.key_max) & np.isin(chain, list(task.anchors)).all(axis=1)
+    return row[asks], Trials(chain[asks], key[asks], position[asks])
 
 
 _MOST_PERMUTED = 10_000_000
@@ -165,7 +148,7 @@ class SplitEvaluator(Evaluator[CompositeFunction]):
         """Yield the accuracy on each pair that occurs in the trials."""
         asked = self.task.pair_index(trials.pairs)
         order = np.argsort(asked, kind="stable")
-        wanted = self.task.pair_index(np.array(pairs))
+        wanted = self.task.pair_index(pairs)
         ends = [np.searchsorted(asked[order], wanted, side=side) for side in ("left", "right")]
         for pair, start, end in zip(pairs, *ends, strict=True):
             if start < end:
@@ -267,6 +250,7 @@ def evaluate(
     found = {"train": trained, "id": questions.by_position("id", id_trials, right), **unseen.by_position}
 
     assert train_fresh is not None and train is not None and id_accuracy is not None
+    overlap, other_targets = (None, None) if known is None else _compared_with_task(known, task)
     majority_baseline = float(np.bincount(train_targets).max()) / len(train_targets)
     options = {"n_noise": n_noise, "max_train": max_train, "max_trials": max_trials, "seed": seed}
     positions = evaluation.gathered(found, task.positions.tolist())
@@ -287,8 +271,8 @@ def evaluate(
         figure_specs=(evaluation.positions_figure(positions),) if len(positions) > 1 else (),
         train_source="fresh noise" if known is None else TRAINING_SET,
         held_out=task.held_out,
-        overlap=None if known is None else overlap_with_training(known, task),
-        other_targets=None if known is None else _other_targets(known, task),
+        overlap=overlap,
+        other_targets=other_targets,
         by_symmetry=unseen.by_symmetry,
         train_fresh=train_fresh,
         pairs=(*pairs, *unseen.pairs),
@@ -320,7 +304,7 @@ def _answers_on_unseen(questions: SplitEvaluator, n_noise: int) -> _Unseen:
     deviation = answers - inferential[:, None]
     has_mirror = (trials.pairs != mirror.pairs).any(axis=1)
     symmetric_targets = task.targets(trials, kind="mirrored")
-    mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(np.array(task.seen_pairs)))
+    mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(task.seen_pairs))
     differs = mirror_is_seen & (symmetric_targets != inferential)
     two_ways, as_mirror = trials.take(np.flatnonzero(differs)), answers == symmetric_targets[:, None]
     counting = trials.take(np.flatnonzero(counts))
@@ -354,8 +338,7 @@ def _beside_the_rules(
     asked, whole = questions.exceptions()
     remembered = questions.ask(asked, n_noise) == task.targets(asked)[:, None]
     obeys = ~task.is_exception(trials)
-    overridden = np.array(list(task.trained_overrides), dtype=np.int64).reshape(-1, task.chain_length)
-    is_broken = np.isin(task.pair_index(trials.pairs), task.pair_index(overridden))
+    is_broken = np.isin(task.pair_index(trials.pairs), task.pair_index(list(task.trained_overrides)))
     return {
         "exceptions": Accuracy.of_draws(remembered, whole=whole),
         "rules": questions.split_accuracy("id", right[obeys & ~is_broken]),
@@ -380,12 +363,15 @@ def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> 
     return training_set
 
 
-def _other_targets(known: TokenBatch | LazyDataset, task: CompositeFunction) -> OtherTargets | None:
+def _compared_with_task(
+    known: TokenBatch | LazyDataset, task: CompositeFunction
+) -> tuple[Overlap, OtherTargets | None]:
+    """Compare training data with the test inputs and the targets of the task."""
     if isinstance(known, LazyDataset):
-        if known.task == task:
-            return OtherTargets(len(known), 0)
+        if known.task == task and known.split == "train":
+            return Overlap(len(known), {"id": 0, "ood": 0}), OtherTargets(len(known), 0)
         known = known.all()
-    return compared(known, task.targets_of(known.tokens))
+    return overlap_with_training(known, task), compared(known, task.targets_of(known.tokens))
 
 
 def quick_accuracies(

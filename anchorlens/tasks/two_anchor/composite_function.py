@@ -267,12 +267,11 @@ class CompositeFunction(TaskConfig):
 
     @cached_property
     def _symmetric(self) -> Bool[np.ndarray, "pair key"]:
-        unseen = np.array(self.ood_pairs, dtype=np.int64).reshape(-1, self.chain_length)
-        return self._targets.answered_by_symmetry(unseen)
+        return self._targets.answered_by_symmetry(self.pair_index(self.ood_pairs))
 
-    def pair_index(self, pairs: Int[np.ndarray, "trial k"]) -> Int[np.ndarray, " trial"]:
+    def pair_index(self, pairs: Int[np.ndarray, "trial k"] | Sequence[Pair]) -> Int[np.ndarray, " trial"]:
         """Return the index of each pair in the property `pairs`. The anchors must be anchors of the task."""
-        return self._targets.rows(pairs)
+        return self._targets.rows(np.asarray(pairs, dtype=np.int64).reshape(-1, self.chain_length))
 
     def trials(self, split: Split) -> Trials:
         """Return every trial (pair, key, position) of a split once, in a fixed order.
@@ -378,12 +377,7 @@ class CompositeFunction(TaskConfig):
             fields["anchors"] = _read_functions(fields["anchors"], "anchors", _short_integer)
         if fields.get("overrides") is not None:
             fields["overrides"] = _read_functions(fields["overrides"], "overrides", _read_pair)
-        if (unseen := fields.get("unseen_pairs")) is not None:
-            if isinstance(unseen, str) or not isinstance(unseen, Sequence):
-                raise ValueError(
-                    f"unseen_pairs must be a list of pairs, got {safe_repr(unseen)}. Give a list such as "
-                    "[(3, 4)]"
-                )
+        if isinstance(unseen := fields.get("unseen_pairs"), list | tuple):
             fields["unseen_pairs"] = [_read_pair(pair) if isinstance(pair, str) else pair for pair in unseen]
         return super().from_dict(fields)
 
@@ -395,31 +389,20 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
         ValueError: If the task is too large; the message says what to reduce.
     """
     n_chains, n_positions = n_anchors**chain_length, seq_len - chain_length
-    if n_keys > _MOST_KEYS:
-        raise ValueError(
-            f"the task must have at most {_MOST_KEYS:,} keys, got {n_keys:,}. Narrow the key range"
-        )
-    if n_keys * seq_len > _MOST_PLACES:
-        raise ValueError(
-            f"the product of keys and positions must be at most {_MOST_PLACES:,}, got {n_keys:,} times "
-            f"{seq_len:,}. Narrow the key range, or shorten the sequence"
-        )
-    if n_chains > functions.MOST_PAIRS:
-        raise ValueError(
-            f"the task must have at most {functions.MOST_PAIRS:,} chains, got {n_anchors} anchors in chains "
-            f"of {chain_length}. Use fewer anchors or shorter chains"
-        )
-    if n_chains * n_keys > _MOST_TARGETS:
-        raise ValueError(
-            f"the product of chains and keys must be at most {_MOST_TARGETS:,}, got {n_chains:,} times "
-            f"{n_keys:,}. Use fewer anchors, fewer keys or shorter chains"
-        )
-    if (n_trials := n_chains * n_keys * n_positions) > _MOST_TRIALS:
-        raise ValueError(
-            f"the product of chains, keys and positions must be at most {_MOST_TRIALS:,}, got {n_trials:,}: "
-            f"{n_chains:,} times {n_keys:,} times {n_positions:,}. Use fewer anchors or keys, or shorter "
-            "chains or sequences"
-        )
+    sizes = {
+        "keys": (n_keys, _MOST_KEYS),
+        "keys times positions": (n_keys * seq_len, _MOST_PLACES),
+        "chains": (n_chains, functions.MOST_PAIRS),
+        "chains times keys": (n_chains * n_keys, _MOST_TARGETS),
+        "chains times keys times positions": (n_chains * n_keys * n_positions, _MOST_TRIALS),
+    }
+    for what, (n, most) in sizes.items():
+        if n > most:
+            raise ValueError(
+                f"the number of {what} must be at most {most:,}, got {n_keys:,} keys, {n_anchors} anchors in "
+                f"chains of {chain_length} and {seq_len:,} tokens. Use fewer anchors or keys, or shorter "
+                "chains or sequences"
+            )
 
 
 def _as_json(function: Any) -> int | dict[str, int]:

@@ -18,12 +18,12 @@ from anchorlens.files.model_input import ModelInput
 from anchorlens.plots import complete, in_words
 from anchorlens.plots.picture import plotly_text
 from anchorlens.plots.side_by_side import distinct, side_by_side
-from anchorlens.probes.registry import apply, probe_named
+from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.shared.calling import given_for, needs_task
 from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.tasks.shared.base import Task
-from anchorlens.texts import safe_repr, safe_text, titles
+from anchorlens.texts import safe_text, titles
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -158,12 +158,7 @@ def compare(
         >>> compare(start, "stable_rank").to_frame().round(2)["w_q_normalized"].to_list()
         [1.01, 1.01]
     """
-    if not isinstance(probe, str) and not callable(probe):
-        raise ValueError(
-            f"probe must be a function or the name of a probe, got {safe_repr(probe)}. Give the models "
-            "before the probe"
-        )
-    chosen = probe_named(probe) if isinstance(probe, str) else probe
+    (chosen,) = checked_probes([probe])
     several = list(models) if isinstance(models, Sequence) and not isinstance(models, str) else [models]
     if not several:
         raise ValueError("models must contain at least one model, got none. Give a model")

@@ -114,17 +114,13 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
             "(*REPORT_PROBES, my_probe)"
         )
     chosen = tuple(probe_named(probe) if isinstance(probe, str) else probe for probe in probes)
-    names = set()
-    for probe in chosen:
-        name = getattr(probe, "__name__", None)
-        if not callable(probe) or name is None:
+    names = [getattr(probe, "__name__", None) for probe in chosen]
+    for k, probe in enumerate(chosen):
+        if not callable(probe) or names[k] is None or names[k] in names[:k]:
             raise ValueError(
-                f"a probe must be a function, or the name of a shipped probe, got {safe_repr(probe)}. Give a "
-                "function or a name"
+                "a probe must be a function with a name of its own, or the name of a shipped probe, got "
+                f"{safe_repr(probe)}. Give other probes"
             )
-        if name in names:
-            raise ValueError(f"the names of probes must be unique, got {name} twice. Rename your function")
-        names.add(name)
     return chosen
 
 

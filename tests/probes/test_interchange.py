@@ -148,7 +148,7 @@ class TestOptions:
         ("options", "message"),
         [
             ({"n_sequences": 1}, "n_sequences must be an integer >= 2"),
-            ({"key_position": 7}, "key_position must be in 0..6"),
+            ({"key_position": 7}, "key_position must be an integer >= 0 and <= 6"),
         ],
     )
     def test_bad_options(self, options, message):

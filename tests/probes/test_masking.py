@@ -64,7 +64,7 @@ class TestKeyToken:
             ({"noise": "own"}, "noise must be"),
             ({"edge": (0, 0, 3)}, r"edge \(layer.*must be 4"),
             ({"edge": (0, 5, 3, 2)}, "head must be"),
-            ({"key_position": 9}, "key_position must be in 0..6"),
+            ({"key_position": 9}, "key_position must be an integer >= 0 and <= 6"),
             ({"n_sequences": 0}, "n_sequences must be"),
             ({"n_sequences": 1}, r"perplexity must be below.*12, got 12"),
             ({"seed": -1}, "seed must be"),

@@ -46,7 +46,7 @@ def test_an_anchor_task_is_the_source_of_the_default():
     model = reasoning()
     by_task, given = attention_patterns(model, TASK), attention_patterns(model, TASK)
     assert by_task.key_position == KEY and by_task.to_dict() == given.to_dict()
-    with pytest.raises(ValueError, match="must be a number token"):
+    with pytest.raises(ValueError, match="must have number tokens"):
         attention_patterns(model, TASK, [0] * 9)  # with the task, tokens are a sequence of the task
     assert attention_patterns(model, tokens=[0] * 9).key_position is None
 

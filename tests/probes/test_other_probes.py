@@ -79,11 +79,11 @@ class TestFusion:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"comparisons": [((1, 2), (1, 7))]}, "a pair must be 2 of the anchors"),
+            ({"comparisons": [((1, 2), (1, 7))]}, "a pair must contain 2 of the anchors"),
             ({"comparisons": []}, "comparisons must be pairs"),
             ({"comparisons": [((1, 2),)]}, "comparisons must be pairs"),
-            ({"keys": [10]}, "a key must be a number token in 20..99, got 10"),
-            ({"key_position": -1}, "key_position must be in 0..6"),
+            ({"keys": [10]}, "a key must be an integer >= 20 and <= 99, got 10"),
+            ({"key_position": -1}, "key_position must be an integer >= 0 and <= 6"),
         ],
     )
     def test_bad_input_says_what_is_wrong(self, options, message):

@@ -86,7 +86,7 @@ def test_a_users_own_hooks_survive():
     ("options", "message"),
     [
         ({"keys": [19]}, "number token in 20..99, got 19"),
-        ({"key_position": 7}, "key_position must be in 0..6"),
+        ({"key_position": 7}, "key_position must be an integer >= 0 and <= 6"),
         ({"layer": 0}, "layer must be in 1..1"),
     ],
 )
@@ -122,7 +122,7 @@ class TestSequences:
 
     def test_pairs_are_the_tasks(self):
         for pair in [(1, 9), (1,), (1, 2, 3)]:
-            with pytest.raises(ValueError, match=r"a pair must be 2 of the anchors \[1, 2, 3, 4\]"):
+            with pytest.raises(ValueError, match=r"a pair must contain 2 of the anchors \[1, 2, 3, 4\]"):
                 anchor_sequences(TASK, [23], [pair])
 
 

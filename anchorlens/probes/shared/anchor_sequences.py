@@ -12,9 +12,9 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, token_rows
 from anchorlens.randomness import generator
+from anchorlens.tasks.two_anchor.anchor_functions import anchor_pair
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.texts import safe_repr
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
 """The noise of the papers' sequence [35, 63, x, a1, a2, 38, 42, 36, 62], with the key at position 2."""
@@ -52,16 +52,9 @@ def anchor_sequences(
     position = checked_position(task, key_position)
     numbers = task.keys.tolist()
     for key in keys:
-        if key not in numbers:
-            raise ValueError(
-                f"a key must be a number token in {numbers[0]}..{numbers[-1]}, got {key}. Use another key"
-            )
+        check_number("a key", key, minimum=numbers[0], maximum=numbers[-1], integer=True)
     for pair in pairs:
-        if len(pair) != task.chain_length or any(anchor not in task.anchors for anchor in pair):
-            raise ValueError(
-                f"a pair must be {task.chain_length} of the anchors {list(task.anchors)}, got {tuple(pair)}. "
-                "Use another pair"
-            )
+        anchor_pair(pair, task.anchors, task.chain_length, "a pair")
     frame = np.zeros((len(keys), task.seq_len), dtype=np.int64)
     is_noise = np.ones(task.seq_len, dtype=bool)
     is_noise[position : position + task.chain_length + 1] = False
@@ -156,11 +149,7 @@ def checked_position(task: AnchorTask, key_position: int | None) -> int:
     """
     last = task.seq_len - task.chain_length - 1
     position = min(2, max(0, last - 1)) if key_position is None else key_position
-    if isinstance(position, bool) or not isinstance(position, int | np.integer) or not 0 <= position <= last:
-        raise ValueError(
-            f"key_position must be in 0..{last}, so that {task.chain_length} anchors fit into {task.seq_len} "
-            f"tokens, got {safe_repr(key_position)}. Use another position"
-        )
+    check_number("key_position", position, minimum=0, maximum=last, integer=True)
     return int(position)
 
 
@@ -176,26 +165,19 @@ def checked_sequences(task: AnchorTask, tokens: object) -> tuple[Int[Tensor, "se
 
     Raises:
         ValueError: If the tokens have another shape.
-        ValueError: If a token is invalid for the task.
-        ValueError: If a sequence does not have a key directly before its anchors.
+        ValueError: If a token is invalid for the task, or a sequence has no key directly before its anchors.
     """
     rows = token_rows(tokens, task.seq_len)
-    number = (rows >= task.key_min) & (rows <= task.key_max)
     anchor = torch.isin(rows, torch.tensor(list(task.anchors), device="cpu"))
-    for row, pos in (~(number | anchor)).nonzero()[:1].tolist():
-        raise ValueError(
-            f"a token must be a number token in {task.key_min}..{task.key_max} or one of the anchors "
-            f"{list(task.anchors)}, got {rows[row, pos]} at position {pos}. Use the tokens of the task"
-        )
-    first = anchor.int().argmax(dim=1)  # [sequence] position of the first anchor
-    key = int(first[0]) - 1
+    known = anchor | ((rows >= task.key_min) & (rows <= task.key_max))
+    key = int(anchor[0].int().argmax()) - 1  # before the first anchor
     expected = torch.zeros(task.seq_len, dtype=torch.bool, device="cpu")
-    expected[key + 1 : key + 1 + task.chain_length] = True
-    for row in range(len(rows)):
-        if key < 0 or int(expected.sum()) < task.chain_length or not torch.equal(anchor[row], expected):
-            raise ValueError(
-                f"every sequence must have a key directly before {task.chain_length} of the anchors "
-                f"{list(task.anchors)}, and no other anchors, got {rows[row].tolist()}. Put the key at the "
-                "same position in every sequence"
-            )
+    expected[key + 1 : key + 1 + task.chain_length] = key >= 0
+    is_right = known.all(dim=1) & (anchor == expected).all(dim=1) & (expected.sum() == task.chain_length)
+    if not is_right.all():
+        raise ValueError(
+            f"every sequence must have number tokens in {task.key_min}..{task.key_max} with a key directly "
+            f"before {task.chain_length} of the anchors {list(task.anchors)}, and no other anchors, got "
+            f"{rows[int(is_right.int().argmin())].tolist()}. Put the key at the same position in each"
+        )
     return rows, key

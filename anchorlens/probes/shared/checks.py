@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -157,24 +156,21 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
     return rows.long()
 
 
-def whole_numbers(name: str, values: object, n: int | None = None) -> list[int]:
+def whole_numbers(name: str, values: Any) -> list[int]:
     """Check that values are integers, and return a list of the integers.
 
-    There must be `n` values, or at least one value if `n` is `None`.
-
     Raises:
-        ValueError: If a value is not an integer. The message contains the name of the option.
-        ValueError: If the number of values is wrong.
+        ValueError: If a value is not an integer, or there are no values. The message contains the name of the
+            option.
     """
     try:
-        if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        if isinstance(values, str | bytes):
             raise TypeError
         numbers = [_whole(value) for value in values]
     except (TypeError, RuntimeError):  # RuntimeError: a tensor with more than one number
         numbers = []
-    if not numbers or (n is not None and len(numbers) != n):
-        what = f"{n} whole numbers" if n is not None else "one or more whole numbers"
-        raise ValueError(f"{name} must be {what}, got {safe_repr(values)}. Correct {name}")
+    if not numbers:
+        raise ValueError(f"{name} must be one or more whole numbers, got {safe_repr(values)}. Correct {name}")
     return numbers
 
 

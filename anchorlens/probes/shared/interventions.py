@@ -217,11 +217,6 @@ def given_pairs(model: HookedTransformer, tokens: object, corrupted: object, tar
         ValueError: If `tokens`, `corrupted` or `targets` is empty.
         ValueError: If the shapes of `tokens`, `corrupted` and `targets` do not match.
     """
-    if any(part is None for part in (tokens, corrupted, targets)):
-        raise ValueError(
-            "tokens, corrupted and targets must be given together, got one or two of these arguments. "
-            "Give all three arguments, or only an AnchorTask"
-        )
     clean, other = token_rows(tokens), token_rows(corrupted, name="corrupted")
     answers = token_rows(targets, 2, "targets")
     if clean.shape != other.shape or len(answers) != len(clean):

@@ -185,18 +185,14 @@ def _models(
     if isinstance(run, Mapping) and run:
         return "model", _checked(run)
     if isinstance(run, TrainResult):
-        if run.out is None:
-            raise ValueError("a run must have a folder, got a result without a folder. Train with out=...")
         run = run.out
     if not isinstance(run, str | os.PathLike | LoadedModel):
         raise ValueError(
-            f"run must be the folder of a run, a result of train or a dict from steps to models, got "
-            f"{safe_repr(run)}. Give a folder that `train --out` wrote"
+            "run must be the folder of a run, a result of train with out=..., or a dict from steps to models, "
+            f"got {safe_repr(run)}. Give a folder that `train --out` wrote"
         )
     folder = Path(run.path if isinstance(run, LoadedModel) else run)
     if paths := {} if isinstance(run, LoadedModel) or folder.is_file() else _checkpoints(folder):
-        if config is not None:
-            raise ValueError("runs of `train` must be given without config, got a config. Omit config")
         return str(folder), paths
     none_there = ValueError(
         f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, "
@@ -234,16 +230,10 @@ def _checkpoints(folder: Path) -> dict[int, Path]:
     """Return the paths of the checkpoints of a run of `train` by step, oldest first."""
     with reading(folder):
         check_inside(folder, folder / "ckpt.pt")
-    found = {}
-    for path in [*trajectory_files(folder), *folder.glob("ckpt.pt")]:
-        step = load_checkpoint(path).step
-        if step is None:
-            raise ValueError(
-                f"{safe_text(path)} must contain its training configuration, got none. Give the folder of a "
-                "run"
-            )
-        found[step] = path
-    return found
+    paths = {
+        load_checkpoint(path).step: path for path in [*trajectory_files(folder), *folder.glob("ckpt.pt")]
+    }
+    return {step: path for step, path in paths.items() if step is not None}
 
 
 def _numbers(

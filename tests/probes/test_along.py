@@ -144,7 +144,7 @@ def test_bad_input_gets_one_clear_error(arguments, words):
 def test_options_of_several_probes_are_refused(runs):
     with pytest.raises(ValueError, match="options must be given for a single probe"):
         along(next(iter(runs)), [stable_rank, q_condensation], layer=1)
-    with pytest.raises(ValueError, match="a run must have a folder"):
+    with pytest.raises(ValueError, match="run must be the folder of a run"):
         memory = train(AnchorTask(), CONFIG, RECIPE, progress=False)
         probes.along(memory, stable_rank)
 

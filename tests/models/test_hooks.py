@@ -124,7 +124,7 @@ import random, signal, sys
 import torch
 from known_models import user_built
 from anchorlens import AnchorTask
-from anchorlens.probes import mask_second_anchor
+from anchorlens.probes import mask_key_token
 
 model, task, draw = user_built().train(), AnchorTask(), random.Random(0)
 model.blocks[0].attn.hook_pattern.add_hook(own := lambda value, hook: None)
@@ -134,7 +134,7 @@ for _ in range(80):
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0002, 0.015))
-            mask_second_anchor(model, task, results=[50, 60])
+            mask_key_token(model, task, n_sequences=1, perplexity=None)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:

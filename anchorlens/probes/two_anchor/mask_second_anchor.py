@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from einops import reduce
 
-from anchorlens.configuration import check_choice
 from anchorlens.plots.heatmaps import ordered_results
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import check_inputs, whole_numbers
+from anchorlens.probes.shared.checks import check_inputs
 from anchorlens.probes.shared.interventions import Queries, masked_in_words, masked_logits
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
-from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -95,17 +92,15 @@ class MaskSecondAnchor(ProbeResult):
         )
 
 
-def inputs_of_equal_result(
-    task: AnchorTask, results: Sequence[int] | None = None
-) -> list[tuple[int, int, int]]:
+def inputs_of_equal_result(task: AnchorTask) -> list[tuple[int, int, int]]:
     """Return (g, x, a) for each anchor a and each value g that all anchors reach, in ascending order of g.
+
+    The values are 40 to 79, as in the papers, or the middle values if an anchor does not reach these.
 
     >>> inputs_of_equal_result(AnchorTask())[:4]
     [(40, 35, 1), (40, 39, 2), (40, 42, 3), (40, 48, 4)]
 
     Raises:
-        ValueError: If an anchor does not reach a given value.
-        ValueError: If fewer than two values are given.
         ValueError: If the anchors reach fewer than two common values.
     """
     reached = {
@@ -118,19 +113,10 @@ def inputs_of_equal_result(
             f"the functions of all anchors must have at least 2 common values for the keys "
             f"{task.key_min}..{task.key_max}, got {len(common)}. Use another probe"
         )
-    if results is None:
-        start = max(0, (len(common) - MOST_RESULTS) // 2)
-        if set(range(40, 80)) <= set(common):
-            start = common.index(40)
-        chosen = common[start : start + MOST_RESULTS]
-    else:
-        chosen = sorted(set(whole_numbers("results", results)))
-        for result in chosen:
-            check_choice("a result g", str(result), tuple(map(str, common)))
-        if len(chosen) < 2:
-            raise ValueError(
-                f"results must be at least 2 different values, got {list(results)}. Give more values"
-            )
+    start = max(0, (len(common) - MOST_RESULTS) // 2)
+    if set(range(40, 80)) <= set(common):
+        start = common.index(40)
+    chosen = common[start : start + MOST_RESULTS]
     return [(g, reached[anchor][g], anchor) for g in chosen for anchor in task.anchors]
 
 
@@ -139,8 +125,6 @@ def mask_second_anchor(
     model: HookedTransformer,
     task: AnchorTask,
     *,
-    results: Sequence[int] | None = None,
-    second_anchor: int | None = None,
     queries: Queries = "all",
     key_position: int | None = None,
 ) -> MaskSecondAnchor:
@@ -156,10 +140,6 @@ def mask_second_anchor(
     Args:
         model: a HookedTransformer whose attention hooks can be edited.
         task: the task, which defines the anchors, their functions and the sequence.
-        results: the values of g. Default: 40 to 79, as in the papers, or the middle values that every anchor
-            reaches.
-        second_anchor: the second anchor, which the probe masks. Default: the second anchor of the task, which
-            is 2 in the papers.
         queries: the query positions whose attention is masked, `all` or only the `last`.
         key_position: the position of the key token. Default: 2, as in the papers.
 
@@ -184,12 +164,7 @@ def mask_second_anchor(
     Source: The probe follows the attention masking of arXiv 2501.08537.
     """
     check_inputs(model, task)
-    anchors = list(task.anchors)
-    second = anchors[1] if second_anchor is None else second_anchor
-    if isinstance(second, bool) or second not in anchors:
-        raise ValueError(
-            f"second_anchor must be one of the anchors {anchors}, got {safe_repr(second)}. Use another anchor"
-        )
+    second = list(task.anchors)[1]
     position = checked_position(task, key_position)
     masked = list(range(position + 2, position + 1 + task.chain_length))
     if masked[-1] == task.seq_len - 1:
@@ -197,7 +172,7 @@ def mask_second_anchor(
             f"key_position must leave a token after the second anchor, got {position} of {task.seq_len} "
             "tokens. Use a smaller key_position, or longer sequences"
         )
-    inputs = inputs_of_equal_result(task, results)
+    inputs = inputs_of_equal_result(task)
     values, keys, first = (list(column) for column in zip(*inputs, strict=True))
     chains = [(anchor, *[second] * (task.chain_length - 1)) for anchor in first]
     tokens = anchor_sequences(task, keys, chains, key_position=position)

@@ -119,7 +119,7 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
         if not callable(probe) or names[k] is None or names[k] in names[:k]:
             raise ValueError(
                 "a probe must be a function with a name of its own, or the name of a shipped probe, got "
-                f"{safe_repr(probe)}. Give other probes"
+                f"{safe_repr(probe)}. Give a function or a name"
             )
     return chosen
 

@@ -128,7 +128,7 @@ class TestOnTheCommandLine:
     @pytest.mark.parametrize(
         ("text", "cause"),
         [
-            ("23,1,2,29\n", "a sequence in each row, got [1, 3]"),
+            ("23,1,2,29\n", "got tokens [1, 3]"),
             ("23,1,2,30,31,32,33,34,110,29\n", "tokens of the training data must be 0 to 109"),
             ("23,1,2,30,31,32,33,34,35,110\n", "targets of the training data must be 0 to 109"),
         ],
@@ -174,10 +174,10 @@ TOKENS, TARGETS = [[23, 1, 2, 30, 31, 32, 33, 34, 35]], [29]
     [
         ("nothere.csv", "nothere.csv: cannot be read: No such file"),
         ((TOKENS, TARGETS, None), "must be a pair (tokens, targets), got 3 values"),
-        (([], []), "a sequence in each row, got [0]"),
-        ((torch.zeros(0, 9, dtype=int), []), "got [0, 9]"),
-        ((TOKENS[0], TARGETS), "got [9]"),
-        (([TOKENS[0][:8]], TARGETS), "got [1, 8]. Check that the data"),
+        (([], []), "got tokens [0] "),
+        ((torch.zeros(0, 9, dtype=int), []), "got tokens [0, 9]"),
+        ((TOKENS[0], TARGETS), "got tokens [9] and"),
+        (([TOKENS[0][:8]], TARGETS), "got tokens [1, 8]"),
         (([TOKENS[0], [1]], TARGETS), "must be integers in rows of equal length"),
         ((TOKENS, [29, 30]), "a target for each row of tokens, got tokens [1, 9] and targets [2]"),
         ((TOKENS, TOKENS), "a target for each row of tokens, got tokens [1, 9] and targets [1, 9]"),
@@ -190,7 +190,7 @@ TOKENS, TARGETS = [[23, 1, 2, 30, 31, 32, 33, 34, 35]], [29]
         ((TOKENS, [-1]), "targets of the training data must be 0 to 109"),
         (([[110, *TOKENS[0][1:]]], TARGETS), "tokens of the training data must be 0 to 109"),
         ((TOKENS, [2**70]), "must be integers, got object"),
-        (AnchorTask(seq_len=12).sample(3, seed=0), "got [3, 12]"),
+        (AnchorTask(seq_len=12).sample(3, seed=0), "got tokens [3, 12]"),
         (AnchorTask(seq_len=12).lazy_sample(3, split="train", seed=0), "drawn from a task with seq_len 9"),
     ],
 )  # fmt: skip

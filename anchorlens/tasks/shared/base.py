@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -37,17 +37,12 @@ class Batch(Protocol):
         ...
 
 
-@runtime_checkable
-class LogitsModel(Protocol):
-    """A function from tokens [batch, pos] to logits.
+LogitsModel = Callable[..., Any]
+"""A function from tokens [batch, pos] to logits.
 
-    The logits have the shape [batch, pos, d_vocab], like the logits of a HookedTransformer. The logits may
-    also cover only the last positions, [batch, n_last, d_vocab].
-    """
-
-    def __call__(self, tokens: Tensor, /) -> Tensor:
-        """Return the logits of each sequence."""
-        ...
+The logits have the shape [batch, pos, d_vocab], like the logits of a HookedTransformer. The logits may
+also cover only the last positions, [batch, n_last, d_vocab].
+"""
 
 
 class TaskConfig(Config):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anchorlens.configuration import check_choice
@@ -84,11 +83,6 @@ def probe_named(
         ValueError: If the probe is unknown. The message lists the names of all probes.
     """
     by_name = {probe.__name__: probe for probe in (SHIPPED if probes is None else probes)}
-    if name not in by_name and Path(name).exists():
-        raise ValueError(
-            f"probe must be the name of a probe, got the path {safe_repr(name)}. On the command line, give "
-            "the probe before the model. In Python, give the probe after the model"
-        )
     if name not in by_name and (advice := what_to_install("anchorlens.probes", name)):
         raise ValueError(f"the probe {advice}")
     check_choice("probe", name, tuple(by_name))

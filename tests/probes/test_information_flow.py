@@ -311,15 +311,6 @@ class TestEffects:
         assert (alone.margin, alone.baseline, alone.stages) == (both.margin, both.baseline, both.stages)
         assert "attention only" in str(alone.plot().layout.annotations)
 
-    def test_the_margin_alone(self):
-        both = information_flow(reasoning(), TASK, SEQUENCES)
-        alone = information_flow(reasoning(), TASK, SEQUENCES, effects="margin")
-        assert alone.margin == both.margin and alone.baseline is None and alone.stages == {}
-        assert scores(alone) == (None, None, None) and repr(alone).endswith(
-            "(margin +10.00; routes were not requested)"
-        )
-        assert "attention only: effects were not requested" in str(alone.plot().layout.annotations)
-
     def test_sequences_are_of_all_seen_pairs(self):
         model, seen = build_model(SMALL), []
         model.embed.register_forward_pre_hook(lambda module, args: seen.append(args[0]))

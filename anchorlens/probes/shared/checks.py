@@ -74,14 +74,10 @@ def two_anchor_task(task: object) -> AnchorTask | None:
     return check_task(task)
 
 
-def check_inputs(
-    model: HookedTransformer, task: object, name: str = "model", *, answers: bool = True
-) -> AnchorTask:
+def check_inputs(model: HookedTransformer, task: object, name: str = "model") -> AnchorTask:
     """Check that the task is an AnchorTask and that the model is causal and fits the task.
 
     Return the task.
-
-    If `answers` is true, the output vocabulary of the model must also contain the tokens of the task.
 
     Raises:
         ValueError: If the task is not an AnchorTask.
@@ -91,12 +87,6 @@ def check_inputs(
     check_model(model, name)
     task = check_task(task)
     check_capacity(model, task)
-    d_vocab_out = getattr(model.cfg, "d_vocab_out", -1)
-    if answers and 0 < d_vocab_out < task.d_vocab:
-        raise ValueError(
-            f"d_vocab_out of the model must be at least {task.d_vocab} for this task, got {d_vocab_out}. "
-            "Give the task of the model"
-        )
     if getattr(model.cfg, "attention_dir", "causal") != "causal":
         raise ValueError(
             f"model must have causal attention, got attention_dir {model.cfg.attention_dir!r}. Use a causal "

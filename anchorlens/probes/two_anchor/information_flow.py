@@ -89,8 +89,6 @@ class InformationFlow(ProbeResult):
         """Return the route scores as text."""
         if self.margin is None:
             return "attention only; effects were not requested"
-        if not self.stages:
-            return f"margin {self.margin:+.2f}; routes were not requested"
         if self.inferential_route is None:
             return f"no route: the target's margin is {self.margin:+.2f}, so it has no answer to lose"
         return (
@@ -140,7 +138,7 @@ def information_flow(
     task: AnchorTask,
     tokens: object = None,
     *,
-    effects: Literal["head", "merged", "routes", "margin"] | None = "head",
+    effects: Literal["head", "merged", "routes"] | None = "head",
     patterns: Literal["frozen", "recomputed"] = "frozen",
     n_sequences: int = 8,
     seed: int = 0,
@@ -185,9 +183,8 @@ def information_flow(
             trained pair, for example [35, 63, 40, 1, 2, ...].
         effects: the measurements. `head` measures the effects of each edge in each head and in all heads at
             once. `merged` measures only the effects in all heads at once, and divides the cost by the number
-            of heads. `routes` measures the margin and the routes without the effects of edges. `margin`
-            measures only the margin, and `None` measures only the attention. `margin` and `None` also work on
-            models whose hooks cannot be edited.
+            of heads. `routes` measures the margin and the routes without the effects of edges. `None`
+            measures only the attention, and also works on models whose hooks cannot be edited.
         patterns: the attention patterns of later layers when an edge is cut. With `frozen`, later layers keep
             the patterns of the model without the cut. The effect is then the direct effect of the edge (path
             patching). With `recomputed`, later layers compute the patterns from the changed values. The
@@ -221,7 +218,7 @@ def information_flow(
     check_layer(model, -1, minimum=1)
     check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
     if effects is not None:
-        check_choice("effects", effects, ("head", "merged", "routes", "margin"))
+        check_choice("effects", effects, ("head", "merged", "routes"))
     check_choice("patterns", patterns, ("frozen", "recomputed"))
     given, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     if key + task.chain_length == task.seq_len - 1:
@@ -242,7 +239,6 @@ def information_flow(
     if effects is not None:
         logits = hooks.last_logits(model, for_routes)
         mean_margin = margin(logits, targets.to(logits.device)).mean().item()
-    if effects in ("head", "merged", "routes"):
         try:
             hooks.assert_live(model, tokens=batch[:4])
         except ValueError as error:

@@ -298,9 +298,10 @@ def check_capacity(model: LogitsModel, task: Task) -> None:
         ValueError: If the vocabulary or the context of the model is too small.
     """
     config = getattr(model, "cfg", None)
-    for name, need in (("d_vocab", task.d_vocab), ("n_ctx", task.seq_len)):
+    needed = {"d_vocab": task.d_vocab, "d_vocab_out": task.d_vocab_out, "n_ctx": task.seq_len}
+    for name, need in needed.items():
         have = getattr(config, name, None)
-        if isinstance(have, int) and have < need:
+        if isinstance(have, int) and 0 <= have < need:  # d_vocab_out is -1 where it is d_vocab
             raise ValueError(
                 f"{name} of the model must be at least {need} for this task, got {have}. Check that the "
                 "model belongs to this task."

@@ -91,10 +91,7 @@ def file(tmp_path_factory):
         ("exits at once", f"{MUST_RUN}sys.exit(0)"),
         ("nan", f"{MUST_BE_FINITE}nan"),
         ("nan at the end", f"{MUST_BE_FINITE}nan"),
-        (
-            "odd error",
-            "error of the metric score of the task faulty",
-        ),
+        ("odd error", f"{MUST_BE_FINITE}inf"),
         ("tensor", f"{MUST_BE_FINITE}tensor"),
         ("options", "of the task faulty must be JSON-ready"),
         ("nothing", f"{MUST_RUN}AttributeError: 'NoneType' object"),

@@ -61,28 +61,22 @@ def measured(task: Task, model: LogitsModel, training_set: object, *, seed: int)
         raise ValueError(
             f"measure of the task {task.kind} must return a mapping, got {safe_repr(found)}. Return a mapping"
         )
-    return {
-        name: None if value is None else _finite(_metric(task, name), value) for name, value in found.items()
-    }
-
-
-def _metric(task: Task, name: str) -> str:
-    return f"the metric {safe_text(name)} of the task {task.kind}"
+    return {name: None if value is None else _finite(task, name, value) for name, value in found.items()}
 
 
 def _plain(task: Task, name: str, one: Accuracy) -> Accuracy:
     """Convert a measure to finite Python numbers."""
-    metric = _metric(task, name)
-    error = _finite(f"the standard error of {metric}", one.standard_error)
-    return replace(one, value=_finite(metric, one.value), standard_error=error)
+    value, error = (_finite(task, name, number) for number in (one.value, one.standard_error))
+    return Accuracy(value, error, one.n_sequences)
 
 
-def _finite(what: str, value: object) -> float:
+def _finite(task: Task, name: str, value: object) -> float:
     number = exactly(value, float)
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     if not is_number or not math.isfinite(number):
         raise ValueError(
-            f"{what} must be a finite number, got {safe_repr(value)}. Give None if a metric is not defined."
+            f"the metric {safe_text(name)} of the task {task.kind} must be a finite number, got "
+            f"{safe_repr(value)}. Give None if a metric is not defined."
         )
     return number
 

@@ -240,14 +240,8 @@ def _logits(
     model: HookedTransformer, task: ModularTask, pairs: Int[np.ndarray, " pair"]
 ) -> Float[np.ndarray, "pair answer"]:
     """Compute the logits of the p numbers at the last position; other outputs are never an answer."""
-    p = task.modulus
-    logits = last_logits(model, task.sequences(pairs).tokens)[:, :p].double().cpu().numpy()
-    if logits.shape[1] < p:
-        raise ValueError(
-            f"d_vocab_out of the model must be at least {p} for this task, got {logits.shape[1]}. Give the "
-            "task of the model"
-        )
-    return logits
+    logits = last_logits(model, task.sequences(pairs).tokens)
+    return logits[:, : task.modulus].double().cpu().numpy()
 
 
 def _gradient_symmetry(

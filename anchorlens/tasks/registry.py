@@ -143,7 +143,7 @@ def is_task(value: object) -> bool:
     return isinstance(value, Task)
 
 
-def task_or_default(task: Any = None) -> Task:
+def task_or_default(task: Task | None = None) -> Task:
     """Return the given task, or the two-anchor task with the papers' values if `task` is None.
 
     Raises:
@@ -258,7 +258,7 @@ def _check_kind_is_free(task: type[Task], others: Iterable[type[Task]]) -> None:
             )
 
 
-def _check(task: Any) -> None:
+def _check(task: object) -> None:
     """Check that a class is a task, and that no log column already has the name of one of its metrics.
 
     Raises:

@@ -122,7 +122,7 @@ class TestSequences:
 
     def test_pairs_are_the_tasks(self):
         for pair in [(1, 9), (1,), (1, 2, 3)]:
-            with pytest.raises(ValueError, match=r"a pair must contain 2 of the anchors \[1, 2, 3, 4\]"):
+            with pytest.raises(ValueError, match=r"pair must contain 2 of the anchors \[1, 2, 3, 4"):
                 anchor_sequences(TASK, [23], [pair])
 
 

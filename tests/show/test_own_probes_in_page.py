@@ -146,7 +146,7 @@ def test_what_goes_wrong_is_said_in_its_place(page):
         (verdict, "probes must be a list of probes, got function"),
         ([3], r"probe must be a function.*got 3"),
         (["stable_ranks"], "probe must be one of"),
-        ([verdict, verdict], r"function with a name of its own.*got <function verdict"),
+        ([verdict, verdict], r"name of its own.*got <function verdict"),
     ],
 )
 def test_what_is_no_probe_is_refused_before_anything_is_written(probes, message, tmp_path):

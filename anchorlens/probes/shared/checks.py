@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -146,7 +147,7 @@ def token_rows(tokens: object, n_pos: int | None = None, name: str = "tokens") -
     return rows.long()
 
 
-def whole_numbers(name: str, values: Any) -> list[int]:
+def whole_numbers(name: str, values: Iterable[Any]) -> list[int]:
     """Check that values are integers, and return a list of the integers.
 
     Raises:

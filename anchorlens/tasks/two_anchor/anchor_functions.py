@@ -144,7 +144,7 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
         values = [function(x) for x in inputs]
     else:
         raise ValueError(f"{what} must be a shift, a table or a callable, got {safe_repr(function)}")
-    for value in values:
+    for value in (y for y in values if type(y) is not int or abs(y) > LARGEST):
         check_number(f"a value of {what}", value, minimum=-LARGEST, maximum=LARGEST, integer=True)
     return FrozenDict(zip(inputs, map(int, values), strict=True))
 

@@ -110,7 +110,7 @@ MISUSES = {
     "probes.probe_named('stable_rnk')": "probe must be one of .* 'stable_rank'?",
     "probes.compare('stable_rank', [CHECKPOINT])": "probe must be .* got [Checkpoint",
     "probes.compare('stable_rank', [MODEL])": "probe must be .* [<HookedTransformer>]",
-    "probes.probe_named('theirs.pt')": "'theirs.pt' .* On the command line",
+    "probes.probe_named('theirs.pt')": "probe must be one of .* 'theirs.pt'",
     "probes.along(MODEL, 'stable_rank')": "run must be the folder of a run, .* got <HookedTr",
     "gamma_init_(0.7, MODEL)": "gamma must be .* got <HookedTransformer>",
     "gamma_init_(MODEL, gama=0.7)": "gamma_init_ must get .* mean 'gamma'?",

@@ -188,8 +188,8 @@ def _models(
         run = run.out
     if not isinstance(run, str | os.PathLike | LoadedModel):
         raise ValueError(
-            "run must be a folder of a run, a result of train with out, or a dict from steps to models, got "
-            f"{safe_repr(run)}. Give a folder that `train --out` wrote"
+            "run must be the folder of a run, a result of train with out or a dict from steps to models, "
+            f"got {safe_repr(run)}. Give a folder that `train --out` wrote"
         )
     folder = Path(run.path if isinstance(run, LoadedModel) else run)
     if paths := {} if isinstance(run, LoadedModel) or folder.is_file() else _checkpoints(folder):

@@ -166,7 +166,11 @@ class TestSequences:
             sequences_that_differ(task, 1, 2, 4, seed=0)
 
     @pytest.mark.parametrize(
-        ("options", "message"), [({"n_sequences": 0}, "n_sequences must be"), ({"key_position": 8}, "0..6")]
+        ("options", "message"),
+        [
+            ({"n_sequences": 0}, "n_sequences must be"),
+            ({"key_position": 8}, "key_position must be an integer >= 0 and <= 6"),
+        ],
     )
     def test_bad_input_says_what_is_wrong(self, options, message):
         with pytest.raises(ValueError, match=message):

@@ -128,9 +128,9 @@ class TestModelsWithSteps:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (({}, "stable_rank"), "run must be a folder of a run"),
-        ((3, "stable_rank"), "run must be a folder of a run"),
-        ((["a", "b"], "stable_rank"), "run must be a folder of a run"),
+        (({}, "stable_rank"), "run must be the folder of a run"),
+        ((3, "stable_rank"), "run must be the folder of a run"),
+        ((["a", "b"], "stable_rank"), "run must be the folder of a run"),
         (("nowhere", "stable_rank"), "nowhere must be the folder of a run"),
         (("nowhere", "stable_rang"), "stable_rang"),
         (("nowhere", []), "at least one probe, got none"),
@@ -144,7 +144,7 @@ def test_bad_input_gets_one_clear_error(arguments, words):
 def test_options_of_several_probes_are_refused(runs):
     with pytest.raises(ValueError, match="options must be given for a single probe"):
         along(next(iter(runs)), [stable_rank, q_condensation], layer=1)
-    with pytest.raises(ValueError, match="run must be a folder of a run"):
+    with pytest.raises(ValueError, match="run must be the folder of a run"):
         memory = train(AnchorTask(), CONFIG, RECIPE, progress=False)
         probes.along(memory, stable_rank)
 

@@ -161,7 +161,7 @@ class TestEveryProbe:
         with pytest.raises(ValueError, match="model must be a HookedTransformer, got Linear"):
             run(probe, torch.nn.Linear(2, 2))
         if has_task:
-            with pytest.raises(ValueError, match=r"task must be a task.*got str"):
+            with pytest.raises(ValueError, match=r"task must be a Task.*got str"):
                 apply(probe, build_model(small(probe)), "two-anchor", initial=build_model(small(probe)))
         model = build_model(small(probe))
         with torch.no_grad():

@@ -94,8 +94,8 @@ def test_sequences_of_the_task_give_what_the_task_gives():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tokens": CLEAN}, r"tokens, corrupted and targets.*together"),
-        ({"tokens": CLEAN, "corrupted": OTHER[:1]}, r"tokens, corrupted and targets.*together"),
+        ({"tokens": CLEAN}, r"must be whole numbers .*got None"),
+        ({"tokens": CLEAN, "corrupted": OTHER[:1]}, r"must be whole numbers .*got None"),
         ({"tokens": CLEAN, "corrupted": OTHER[:1], "targets": [[1, 2]] * 2}, r"shape \[2, 4\] of tokens"),
         ({"tokens": CLEAN, "corrupted": OTHER, "targets": [1, 2]}, r"the shape \[2, 2\], got \[2, 4\] and"),
         (

@@ -85,7 +85,7 @@ def test_a_users_own_hooks_survive():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keys": [19]}, "number token in 20..99, got 19"),
+        ({"keys": [19]}, "a key must be an integer >= 20 and <= 99"),
         ({"key_position": 7}, "key_position must be an integer >= 0 and <= 6"),
         ({"layer": 0}, "layer must be in 1..1"),
     ],

@@ -149,7 +149,7 @@ class TestEmbedding:
 
     def test_a_small_vocabulary_is_refused(self):
         small = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16, d_vocab=60))
-        with pytest.raises(ValueError, match=r"the number tokens must be .*0\.\.59, got"):
+        with pytest.raises(ValueError, match="number tokens must be .* below d_vocab 60"):
             embedding_pca(small, AnchorTask())
 
     def test_without_a_task_all_tokens_are_taken_and_it_says_so(self, model):

@@ -220,8 +220,8 @@ def _tokens(
         tokens, token_set = tokens[:n_used], "tokens of the task"
     if len(np.unique(tokens)) < max(3, len(tokens)) or tokens.min() < 0 or tokens.max() >= d_vocab:
         raise ValueError(
-            f"the {token_set} must be at least 3 different tokens of the vocabulary of the model, "
-            f"0..{d_vocab - 1}, got {safe_repr(tokens.tolist())}. Give other tokens, or the task of the model"
+            f"the {token_set} must be at least 3 different tokens below d_vocab {d_vocab} of the model, got "
+            f"{safe_repr(tokens.tolist())}. Give other tokens, or the task of the model"
         )
     return tokens, token_set
 

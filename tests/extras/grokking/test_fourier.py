@@ -211,7 +211,7 @@ class TestWhereItIsShown:
 class TestWhatItRefuses:
     def test_another_task(self):
         model = build_model(ModelConfig(gamma=0.5, n_layers=1, d_model=16, d_mlp=16))
-        with pytest.raises(ValueError, match="task must be modular for fourier"):
+        with pytest.raises(ValueError, match="fourier must get the modular task"):
             fourier(model, AnchorTask())
 
     def test_a_model_of_another_modulus(self):

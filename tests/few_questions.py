@@ -66,6 +66,18 @@ def all_questions(few_questions):
     yield
 
 
+def draw_little(patch):
+    """Let the networks of concept graphs draw two images of each tuple, in two steps; norms see 16 images."""
+    from anchorlens.extras.concept_graphs import diffusion, task
+
+    sample = diffusion.Schedule.sample
+    patch.setattr(diffusion.Schedule, "sample", lambda _, *given: sample(diffusion.Schedule(2), *given))
+    patch.setattr(task, "_BN_BATCHES", 1)
+    patch.setattr(task, "_BN_BATCH", 16)
+    patch.setattr(task, "QUICKLY", 2)
+    patch.setitem(unwrap(task.ConceptGraphsTask.evaluate).__kwdefaults__, "n_samples", 2)
+
+
 @contextmanager
 def measured_quickly():
     """Copies of `holdout` and `survival` that are hardly trained."""

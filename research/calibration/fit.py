@@ -96,10 +96,9 @@ def label_of(row: Column) -> str:
 
     Where the order of two anchors matters there is one Phase 2.
     """
-    rows = pd.DataFrame([row])
     if row["regime"] == "conflict":
-        return str(row["solution"]) if _fits(rows).iloc[0] else UNDECIDED
-    if not _has_phase(rows).iloc[0]:
+        return str(row["solution"]) if _fits(row) else UNDECIDED
+    if not _has_phase(row):
         return UNDECIDED
     if row["id"] < ID_THRESHOLD:
         return LABELS[0]

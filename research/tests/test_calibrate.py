@@ -228,7 +228,8 @@ class TestCalibrate:
             assert np.mean(sure >= least) >= 0.85
 
     @pytest.mark.parametrize("opened", [True, False])
-    def test_tables_and_the_curve_are_drawn(self, everything, tmp_path, opened):
+    def test_tables_and_the_curve_are_drawn(self, everything, tmp_path, opened, monkeypatch):
+        monkeypatch.setattr(held_out, "N_RESAMPLES", 50)
         zoo, fitted = everything
         zoo = zoo if opened else zoo[zoo["group"].isin(FITTED)]
         said, found = calibrate.said_and_tables(zoo, *fitted)

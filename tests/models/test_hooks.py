@@ -1,11 +1,11 @@
 """Masking after the softmax, reading, and the proof that a hook is alive."""
 
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -120,7 +120,8 @@ class TestSafety:
     def test_ctrl_c_at_any_moment_leaves_nothing_behind(self):
         """A real SIGINT after a random time, also into the clean-up, in a process of its own."""
         code = """
-import random, signal, sys
+import random, signal, sys, warnings
+warnings.simplefilter("ignore")
 import torch
 from known_models import user_built
 from anchorlens import AnchorTask
@@ -147,7 +148,7 @@ for _ in range(80):
 assert interrupted > 10, interrupted
 """
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-        subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, env=environment)
+        forked.run([sys.executable, "-c", code], check=True, env=environment)
 
     def test_threads_on_one_model_take_turns(self):
         model = user_built().train()

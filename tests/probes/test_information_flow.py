@@ -193,9 +193,9 @@ class TestRoutes:
                 assert found.stages[name][stage] == pytest.approx(share, abs=1e-3)
 
     def test_do_not_depend_on_how_they_are_batched(self, monkeypatch):
-        model, batch = twice(n_layers=3, layers=(0, 1)), trained_sequences(TASK, 30)
+        model, batch = twice(n_layers=3, layers=(0, 1)), trained_sequences(TASK, 15)
         whole = routes(model, batch.tokens, batch.targets, KEY, 2)
-        monkeypatch.setattr(hooks, "sequences_per_batch", lambda model, n_pos: 7)
+        monkeypatch.setattr(hooks, "sequences_per_batch", lambda model, n_pos: 13)
         assert routes(model, batch.tokens, batch.targets, KEY, 2) == whole
 
     def test_a_trained_override_is_what_is_asked_for(self):
@@ -277,7 +277,7 @@ class TestEffects:
         model = user_built(d_model=16, d_mlp=16, d_head=4)
         batch = PAPER.sample(5, seed=1)
         whole = drops(model, batch.tokens, batch.targets, merged=False)
-        monkeypatch.setattr(hooks, "sequences_per_batch", lambda model, n_pos: 7)
+        monkeypatch.setattr(hooks, "sequences_per_batch", lambda model, n_pos: 37)
         assert torch.allclose(whole, drops(model, batch.tokens, batch.targets, merged=False), atol=1e-5)
 
     def test_a_users_hook_that_adds_to_the_residual_stream_is_applied_once(self):

@@ -63,14 +63,9 @@ class Config:
         """Check the names of the fields.
 
         Raises:
-            ValueError: If a field is unknown, or a table of fields is given as the first field.
+            ValueError: If a field is unknown.
         """
         names = [field.name for field in dataclasses.fields(cls)]  # pyright: ignore[reportArgumentType]
-        if args and isinstance(args[0], Mapping) and get_origin(field_types(cls)[names[0]][0]) is not Mapping:
-            raise ValueError(
-                f"{cls.__name__} must get its fields by name, got {article(type(args[0]).__name__)}. Write "
-                f"{cls.__name__}(**fields)"
-            )
         check_names(cls.__name__, fields, names)
         return super().__new__(cls)
 

@@ -165,13 +165,11 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
         ValueError: If a model is too small for its task, or lacks a part that the recipe names.
         ValueError: If the device is not available, or does not support the precision.
     """
-    if isinstance(runs, RunConfig) or not isinstance(runs, Iterable):
-        raise ValueError("runs must be a list of runs, got a single run. Write [run]")
-    runs = list(runs)
+    runs = list(runs) if isinstance(runs, Iterable) else [runs]
     for run in runs:
         if not isinstance(run, RunConfig):
             raise ValueError(
-                f"runs must be RunConfigs, as preset() returns them, got {safe_repr(run)}. Give a RunConfig"
+                f"runs must be a list of RunConfigs, such as [preset()], got {safe_repr(run)}. Give a list"
             )
         check_parts(task_or_default(run.task), run.model_config, run.train_config)
         run.model_config.check_task(run.task)

@@ -77,7 +77,7 @@ def test_a_plan_measures_and_says_it_all():
     assert json.loads(json.dumps(result.to_dict()))["cost"]["parameters"] == result.cost.parameters
     with pytest.raises(ValueError, match="at least one run"):
         plan([])
-    with pytest.raises(ValueError, match=r"Write \[run\]"):
+    with pytest.raises(ValueError, match="runs must be a list of RunConfigs"):
         plan(preset("quick"))
 
 

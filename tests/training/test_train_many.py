@@ -218,9 +218,9 @@ class TestArguments:
         assert [result.out for result in results] == [None, tmp_path / "b"]
 
     def test_runs_are_runs(self):
-        with pytest.raises(ValueError, match=r"Write \[run\]"):
+        with pytest.raises(ValueError, match="runs must be a list of RunConfigs"):
             train_many(tiny())
-        with pytest.raises(ValueError, match="as preset\\(\\) returns them, got 3"):
+        with pytest.raises(ValueError, match=r"a list of RunConfigs, such as \[preset\(\)\], got 3"):
             train_many([tiny(), 3])
 
     @pytest.mark.slow

@@ -367,7 +367,7 @@ class TestRefuses:
             sweep(runs, tmp_path, engine="serial")
 
     def test_what_is_no_run(self, tmp_path):
-        with pytest.raises(ValueError, match=r"Write \[run\]"):
+        with pytest.raises(ValueError, match="runs must be a list of RunConfigs"):
             sweep(preset("quick"), tmp_path / "a", engine="serial")
         assert not (tmp_path / "a").exists()
 

@@ -29,7 +29,6 @@ def html_page(
     *,
     scripts: Sequence[str | Path],
     styles: str | Path = "",
-    heads: bool = False,
     **content: object,
 ) -> str:
     """Return a page in the style of the report.
@@ -41,19 +40,16 @@ def html_page(
         scripts: the scripts of this page, in order. The page puts plotly.js and `plots.js` before these
             scripts.
         styles: the style sheet of this page. The page puts the style sheets of the report before this sheet.
-        heads: whether the page shows attention heads with circuitsvis.
         **content: the variables of the template.
     """
     # not escaped, since no part of a script comes from a model
-    libraries = {"plotly.js": Markup(source("Plotly"))}
-    if heads:
-        libraries["circuitsvis"] = Markup(source("CircuitsVis"))
-    programs = [*libraries.values(), Markup('"use strict";\n') + sources(("plots.js", *scripts))]
+    plotly = Markup(source("Plotly"))
+    programs = [plotly, Markup('"use strict";\n') + sources(("plots.js", *scripts))]
     return rendered(
         template,
         css=sources((*VERDICT_SHEETS, "page.css", *([styles] if styles else []))),
         plotly_config=Markup(script_json(json.dumps(QUIET))),
-        libraries=libraries,
+        megabytes=len(plotly) / 1e6,
         scripts=programs,
         policy=_policy(programs),
         versions=library_versions(),
@@ -93,8 +89,8 @@ def picture_page(figure: go.Figure, result: object = None) -> str:
 def _policy(scripts: Sequence[str]) -> str:
     """Return the content security policy of a page with these scripts.
 
-    The policy allows these scripts by their hashes, images from memory, and inline styles. plotly.js and
-    circuitsvis set inline styles on elements. The policy allows nothing else.
+    The policy allows these scripts by their hashes, images from memory, and inline styles. plotly.js sets
+    inline styles on elements. The policy allows nothing else.
     """
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     hashes = " ".join(f"'sha256-{digest}'" for digest in digests)

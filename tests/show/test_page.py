@@ -67,7 +67,7 @@ class TestEveryPage:
 
     def test_holds_each_library_once_and_loads_nothing(self, page):
         programs = [text for kind, text in page.scripts if kind is None]
-        assert len(programs) == 3 and all(kind in (None, "application/json") for kind, _ in page.scripts)
+        assert len(programs) == 2 and all(kind in (None, "application/json") for kind, _ in page.scripts)
         assert sum("plotly.js v" in text[:200] for text in programs) == 1
         assert sum("var CircuitsVis=" in text[:200] for text in programs) == 1
         for _, attributes in page.elements:
@@ -80,9 +80,7 @@ class TestEveryPage:
         assert figures >= expected | {"training_curve"}
         assert not figures & ({probe.__name__ for probe in SHIPPED} - expected)
         drawn = [attributes for _, attributes in page.elements if "data-figure" in attributes]
-        by_circuitsvis = [attributes for _, attributes in page.elements if "data-heads" in attributes]
-        assert len(drawn) == len(figures) - 1 and all(len(a["aria-label"]) > 20 for a in drawn)
-        assert by_circuitsvis and "figure-attention_patterns" not in page.ids()  # attention is drawn once
+        assert len(drawn) == len(figures) and all(len(a["aria-label"]) > 20 for a in drawn)
 
 
 def test_the_five_of_the_card_come_first_and_nothing_else_is_open(page):

@@ -114,7 +114,6 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
     return html_page(
         "report.html",
         scripts=("page.js",),
-        heads=any(panel.heads for figure in figures for panel in figure.panels),
         overview=outline(verdicts[0].subject),
         labels=labels,
         verdicts=verdicts,

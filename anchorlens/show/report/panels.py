@@ -15,7 +15,6 @@ from anchorlens.plots.from_specs import figure_of
 from anchorlens.plots.picture import plotly_text, script_json
 from anchorlens.plots.side_by_side import side_by_side
 from anchorlens.plots.training_curve import training_curve
-from anchorlens.probes.any_model.attention_patterns import AttentionPatterns
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.shared.calling import is_for, needs_training_set
@@ -42,13 +41,6 @@ class Panel:
     """The headline of the result, or the reason why there is no plot."""
     picture: go.Figure | None = None
     """The plot, or None without a plot."""
-    heads: Markup | None = None
-    """The input of circuitsvis, as JSON for a script element."""
-
-    @property
-    def drawn(self) -> bool:
-        """Whether the panel has a plot."""
-        return self.picture is not None or self.heads is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +60,6 @@ class PageFigure:
     """The height of the plot in pixels."""
     comes_first: bool = False
     """Whether the page shows the plot outside a folded section."""
-
-    @property
-    def heads(self) -> bool:
-        """Whether circuitsvis draws the plot."""
-        return any(panel.heads is not None for panel in self.panels)
 
     @property
     def words(self) -> str:
@@ -150,8 +137,6 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
 
 def _panel(label: str, result: ProbeResult, title: str) -> Panel:
     """Make the panel of one model, without handling errors."""
-    if isinstance(result, AttentionPatterns):  # circuitsvis draws every head
-        return Panel(label, result.headline(), heads=Markup(script_json(result.circuitsvis_json())))
     picture = complete(result.plot(), title)
     heatmaps: Any = picture.select_traces(selector={"type": "heatmap"})
     for trace in heatmaps:  # plotly.js reports errors for a heatmap without numbers

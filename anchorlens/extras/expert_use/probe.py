@@ -245,11 +245,7 @@ def routing(
     Returns:
         A map from each layer to its router weights. The weights of each sequence sum to 1. With a top-1
         router, the chosen expert has the weight 1.
-
-    Raises:
-        ValueError: If the model is not a mixture of experts, or cannot read the tokens.
     """
-    check_mixture(model)
     places = [(layer, EXPERT_WEIGHTS) for layer in range(model.cfg.n_layers)]
     found = {}
     for (layer, _), weights in read(model, tokens, places).items():
@@ -272,13 +268,7 @@ def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterato
         model: a mixture of experts.
         layer: the index of the block.
         expert: the index of the expert in that block, from 0.
-
-    Raises:
-        ValueError: If the model is not a mixture of experts, or the layer or expert does not exist.
     """
-    check_mixture(model)
-    check_number("layer", layer, minimum=0, maximum=model.cfg.n_layers - 1, integer=True)
-    check_number("expert", expert, minimum=0, maximum=(model.cfg.num_experts or 1) - 1, integer=True)
 
     def edit(weights: Tensor, hook: HookPoint) -> Tensor:
         left = weights.index_fill(-1, torch.tensor(expert, device=weights.device), 0)

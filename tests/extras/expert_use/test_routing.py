@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from known_models import user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.extras.expert_use.probe import routing, without_expert
@@ -40,15 +39,3 @@ class TestRouting:
         with without_expert(model, 0, 2), without_expert(model, 1, 2):
             assert torch.allclose(model(TOKENS), fewer(TOKENS), atol=1e-5)
         assert torch.equal(model(TOKENS), before) and not torch.allclose(before, fewer(TOKENS), atol=1e-3)
-
-    @pytest.mark.parametrize(
-        ("layer", "expert", "message"),
-        [(2, 0, "layer must be an integer >= 0 and <= 1, got 2"), (0, 3, "expert must be .* <= 2, got 3")],
-    )
-    def test_one_that_is_not_there_is_refused(self, layer, expert, message):
-        with pytest.raises(ValueError, match=message), without_expert(build_model(SMALL), layer, expert):
-            pass
-
-    def test_a_dense_model_is_refused(self):
-        with pytest.raises(ValueError, match=r"must be a mixture.*num_experts"):
-            routing(user_built(), TOKENS)

@@ -69,7 +69,6 @@ class TestEveryPage:
         programs = [text for kind, text in page.scripts if kind is None]
         assert len(programs) == 2 and all(kind in (None, "application/json") for kind, _ in page.scripts)
         assert sum("plotly.js v" in text[:200] for text in programs) == 1
-        assert sum("var CircuitsVis=" in text[:200] for text in programs) == 1
         for _, attributes in page.elements:
             assert not {"src", "srcset", "onload", "onerror", "onclick"} & attributes.keys()
             assert attributes.get("href", "#").startswith(("#", "data:"))

@@ -95,7 +95,7 @@ class TestFile:
     @pytest.mark.parametrize(
         ("name", "text", "message"),
         [
-            ("no.py", None, r"in a Python file, got .*no.py: No such file or directory"),
+            ("no.py", None, r"got .*no.py: No such file or directory"),
             ("probe.txt", "", "in a Python file, got .*probe.txt"),
             (
                 "probe.py",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anchorlens.extras.shared.cache import user_cache
-from anchorlens.safe import START, CheckpointError, kind_of, read_bytes
+from anchorlens.safe import CheckpointError, read_bytes
 from anchorlens.texts import safe_repr
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
@@ -93,11 +93,9 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
             with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(file, most + _GZIP))) as unpacked:
                 data = unpacked.read(most + 1)
     except FileNotFoundError:
-        more = folder / name.replace(".tsv", "_100.tsv")
-        other = f". {more.name} is another training set, with 100 exposures" if more.exists() else ""
         raise ValueError(
             f"the folder must hold the files {', '.join(FILES)} of COGS, or their .gz files, got "
-            f"{safe_repr(str(folder))} without {name}{other}. Add {name}"
+            f"{safe_repr(str(folder))} without {name}. Add {name}"
         ) from None
     except ValueError as error:  # no ordinary file, or too large
         raise CheckpointError(file, f"{error}. Give the published file of COGS") from None
@@ -105,13 +103,11 @@ def _lines(folder: Path, name: str) -> tuple[Line, ...]:
         raise CheckpointError(file, f"the file must be readable, got: {safe_repr(str(error))}") from None
     plain = data.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n")  # as Git and editors write on Windows
     if len(plain) != size or hashlib.sha256(plain).hexdigest() != sha256:
-        kind = kind_of(data[:START])
         ends = " with Windows line ends (CRLF)" if b"\r\n" in data else ""
-        what = f"got {kind}." if kind else f"got other contents{ends}, perhaps cut off or another split."
         raise CheckpointError(
             file,
-            f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., {what} Omit "
-            "the folder to download the published files",
+            f"{name} must be the published file, {size:,} bytes with SHA-256 {sha256[:12]}..., got other "
+            f"contents{ends}, perhaps cut off or another split. Omit the folder to download the files",
         )
     return tuple(Line(*line.split("\t")) for line in plain.decode().split("\n") if line)
 

@@ -128,18 +128,14 @@ class ConceptGraphsTask(TaskConfig):
         Raises:
             ValueError: If the data are not images, or the images do not have this task's size.
         """
-        if not isinstance(training_set, Images):
-            raise ValueError(
-                "the training data must be Images, as training_set returns them, got "
-                f"{safe_repr(type(training_set).__name__)}. Give the result of training_set"
-            )
-        expected, given = (N_CHANNELS, self.image_side, self.image_side), training_set.pixels.shape[1:]
-        if tuple(given) != expected:
-            raise ValueError(
-                f"every image must have the shape (channels, height, width) {list(expected)}, got "
-                f"{list(given)}. Give the training data of this model's task"
-            )
-        return training_set
+        shape = (N_CHANNELS, self.image_side, self.image_side)
+        if isinstance(training_set, Images) and tuple(training_set.pixels.shape[1:]) == shape:
+            return training_set
+        got = list(training_set.pixels.shape) if isinstance(training_set, Images) else type(training_set)
+        raise ValueError(
+            f"the training data must be Images [image, {', '.join(map(str, shape))}], got {safe_repr(got)}. "
+            "Give the result of training_set of this task"
+        )
 
     def loss(self, model: Any, batch: Images, generator: np.random.Generator) -> Tensor:
         """Compute the mean squared error of the predicted noise.

@@ -289,14 +289,9 @@ class _Start:
         """The std (normal) or the half-width (uniform) of the distribution, or NaN without a gamma."""
         return math.nan if self.gamma is None else float(self.matrix.fan_in) ** -self.gamma / self.divisor
 
-    def starts_like(self, other: _Start) -> bool:
-        """Return whether the initialisation `other` has the same gamma and divisor."""
-        return (self.gamma, self.divisor) == (other.gamma, other.divisor)
-
     def description(self) -> str:
-        """Describe the matrix and its initialisation."""
-        divided = "" if self.divisor == 1 else f", divided by {self.divisor:.3g}"
-        return f"{self.matrix.label} with gamma {self.gamma}{divided}"
+        """Describe the initialisation."""
+        return f"fan-in {self.matrix.fan_in}, gamma {self.gamma}, divided by {self.divisor:.3g}"
 
 
 def _starts(
@@ -359,17 +354,12 @@ def _check_shared_memory(starts: Sequence[_Start]) -> None:
             spans.append((str(values.device), first, last, start))
     spans.sort(key=lambda span: span[:3])
     for (device, _, last, start), (other, first, _, following) in itertools.pairwise(spans):
-        if device == other and first <= last and start.matrix.fan_in != following.matrix.fan_in:
+        if device == other and first <= last and start.description() != following.description():
             raise ValueError(
-                f"matrices in the same memory must have one fan-in, got {start.matrix.label} with "
-                f"{start.matrix.fan_in} and {following.matrix.label} with {following.matrix.fan_in}. Choose "
-                f"one fan-in, for example fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}}"
-            )
-        if device == other and first <= last and not start.starts_like(following):
-            raise ValueError(
-                f"matrices in the same memory must have the same initialisation, got {start.description()} "
-                f"and {following.description()}. Use one gamma and omit scale_residual_writers, or untie the "
-                "matrices"
+                f"matrices in the same memory must have the same initialisation, got {start.matrix.label} "
+                f"({start.description()}) and {following.matrix.label} ({following.description()}). Choose "
+                f"one fan-in, for example fan_in={{{following.matrix.label!r}: {start.matrix.fan_in}}}, and "
+                "one gamma without scale_residual_writers"
             )
 
 

@@ -170,18 +170,14 @@ def check_memory(parameters: Parameters) -> None:
     """
     every = [(matrix.label, matrix.parameter) for matrix in parameters.matrices]
     for name, parameter in [*every, *(constant[:2] for constant in parameters.constants)]:
-        if parameter.is_meta:
-            raise ValueError(
-                f"every parameter must have memory, got {name} on the meta device. Call "
-                "model.to_empty(device=...) first, and set the buffers of the model"
-            )
         steps = zip(parameter.shape, parameter.stride(), strict=True)
-        expanded = any(size > 1 and stride == 0 for size, stride in steps)
-        if expanded or (parameter.is_inference() and not torch.is_inference_mode_enabled()):
-            what = "an expanded tensor" if expanded else "a tensor made in inference mode"
+        is_expanded = any(size > 1 and stride == 0 for size, stride in steps)
+        of_inference = parameter.is_inference() and not torch.is_inference_mode_enabled()
+        if parameter.is_meta or is_expanded or of_inference:
+            what = "on the meta device" if parameter.is_meta else "expanded or made in inference mode"
             raise ValueError(
-                f"every parameter must be writable, got {name}, {what}. Give the parameter separate memory: "
-                "parameter.data = parameter.clone()"
+                f"every parameter must have its own writable memory, got {name}, which is {what}. Call "
+                "model.to_empty(device=...) first and set the buffers, or use parameter.data.clone()"
             )
 
 
@@ -195,15 +191,11 @@ def _drawable(model: object) -> nn.Module:
         ValueError: If it is not a torch module, or a TransformerBridge, which keeps copies of fused weights.
     """
     model = unwrapped(model)
-    if not isinstance(model, nn.Module):
+    is_bridge = any(cls.__name__ == "TransformerBridge" for cls in type(model).__mro__)
+    if not isinstance(model, nn.Module) or is_bridge:
         raise ValueError(
-            f"model must be a HookedTransformer or a torch module, got {type(model).__name__}. Give a "
-            "torch module"
-        )
-    if any(cls.__name__ == "TransformerBridge" for cls in type(model).__mro__):
-        raise ValueError(
-            "model must be a HookedTransformer or a plain torch module, got a TransformerBridge. Draw the "
-            "weights of the wrapped model before you wrap it"
+            f"model must be a HookedTransformer or a plain torch module, got a {type(model).__name__}. Give "
+            "the torch module, and wrap it after its weights are drawn"
         )
     return model
 

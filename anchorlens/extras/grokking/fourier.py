@@ -12,16 +12,17 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.grokking import fourier_measures as measures
-from anchorlens.extras.grokking.fourier_picture import answer_figure, fourier_figure
+from anchorlens.extras.grokking.fourier_picture import fourier_figure
 from anchorlens.models.hooks import EMBED, last_logits
 from anchorlens.models.running import attached, device_of, evaluation_mode
+from anchorlens.plots.from_specs import figure_of
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_model
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.probes.shared.tangent_kernel import answered_with, differentiated, usable_state
 from anchorlens.randomness import generator
 from anchorlens.show.words import CAPTIONS, captions_in
-from anchorlens.tasks import check_capacity
+from anchorlens.tasks import Bars, check_capacity
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -126,7 +127,10 @@ class Fourier(ProbeResult):
     def plot(self) -> go.Figure:
         """Plot the fraction of variance by frequency, the three losses, and the correct answer's logit."""
         if self.shares is None or self.embedding_power is None or self.right_logits is None:
-            return answer_figure("Variance of the logits between answers", self.answer_share or 0.0)
+            share = self.answer_share or 0.0
+            parts = {"between answers": share, "within an answer": 1 - share}
+            title = "Variance of the logits between answers"
+            return figure_of(Bars(title, "", x_title="share of the logits' variance", y=parts))
         bars = {"model": self.loss, "restricted": self.restricted_loss, "excluded": self.excluded_loss}
         return fourier_figure(
             "Frequencies in the answers",

@@ -96,16 +96,3 @@ def fourier_figure(
     picture = styled(figure, title, height=620)
     picture.update_layout(barmode="overlay", legend=legend, margin_t=80)
     return picture
-
-
-def answer_figure(title: str, answer_share: float) -> go.Figure:
-    """Draw one bar that divides the logits' variance into variance between and within answers."""
-    parts = {"between answers": (BLUE, answer_share), "within an answer": (GREY, 1 - answer_share)}
-    figure = go.Figure()
-    for name, (colour, value) in parts.items():
-        figure.add_bar(x=[value], y=["logits"], orientation="h", marker_color=colour, name=name)
-    figure.update_xaxes(title="share of the logits' variance", range=[0, 1])
-    legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}
-    picture = styled(figure, title, height=240)
-    picture.update_layout(barmode="stack", legend=legend, margin_t=80)
-    return picture

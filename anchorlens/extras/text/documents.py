@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from anchorlens.safe import UTF_16, ordinary_file
+from anchorlens.safe import ordinary_file
 from anchorlens.texts import safe_repr
 
 CODE = "code"
@@ -196,36 +196,20 @@ def text_of(path: Path) -> Iterator[bytes]:
     Raises:
         ValueError: If the file cannot be read, is empty or is not text.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    n_bytes = 0
-    for piece in _pieces(path):
-        if not n_bytes:
-            if piece.startswith(UTF_16):
-                raise ValueError(
-                    f"{safe_repr(str(path))} must be text in UTF-8, got UTF-16. Save the file as UTF-8"
-                )
-            piece = piece.removeprefix(codecs.BOM_UTF8)
-        if b"\0" in piece:
-            raise ValueError(
-                f"{safe_repr(str(path))} must be text, got a file with a NUL byte. Give a text file"
-            )
+    decoder, n_bytes = codecs.getincrementaldecoder("utf-8")(), 0
+    for piece in itertools.chain(_pieces(path), [b""]):  # at the end, no character may be incomplete
+        piece = piece if n_bytes else piece.removeprefix(codecs.BOM_UTF8)
+        wrong = "a NUL byte" if b"\0" in piece else "" if piece or n_bytes else "an empty file"
         try:
-            decoder.decode(piece)
+            decoder.decode(piece, final=not piece)
         except UnicodeDecodeError as error:
-            at = n_bytes + max(error.start, 0)
+            wrong = f"invalid bytes near byte {n_bytes + max(error.start, 0)}"
+        if wrong:
             raise ValueError(
-                f"{safe_repr(str(path))} must be text in UTF-8, got invalid bytes near byte {at}. Save the "
-                "file as UTF-8"
-            ) from None
+                f"{safe_repr(str(path))} must be text in UTF-8, got {wrong}. Save it as UTF-8, or omit it"
+            )
         n_bytes += len(piece)
         yield piece
-    if decoder.getstate()[0]:
-        raise ValueError(
-            f"{safe_repr(str(path))} must be text in UTF-8, got an incomplete character at the end of the "
-            "file. Give the complete file"
-        )
-    if not n_bytes:
-        raise ValueError(f"{safe_repr(str(path))} must hold text, got an empty file. Omit this file")
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -350,20 +350,20 @@ class TestBadInput:
             (lambda: SMALL.samples(oracle(SMALL), ["01"]), "a tuple must be three digits"),
             (
                 lambda: UNetConfig().check_task(SMALL),
-                "the side of the task's images, 24 pixels, got 32",
+                "input_side must be 24 as in the task's images, got 32",
             ),
             (
                 lambda: SMALL.checked_training_set(ConceptGraphsTask().training_set(4, 0)),
-                r"image.*\[3, 24, 24\], got \[3, 32, 32\]",
+                r"must be Images \[image, 3, 24, 24\], got \[4, 3, 32, 32\]",
             ),
             (
                 lambda: SMALL.checked_training_set("images"),
-                r"must be Images.*got 'str'",
+                "must be Images.*got <class 'str'>",
             ),
             (lambda: preset("concept_graphs", n_layers=3), "n_layers"),
             (
                 lambda: UNetConfig(input_side=24, n_channels=4).check_task(SMALL),
-                "channels of the task's images, 3, got 4",
+                "n_channels must be 3 as in the task's images, got 4",
             ),
             (lambda: SMALL.training_set(2, 0), "n_samples must be at least 4"),
             (

@@ -295,7 +295,7 @@ class TestSplits:
         both = [(text / f"{split}.bin").read_bytes() for split in ("train", "validation")]
         assert all(both) and not any(b"\xef\xbb\xbf" in part for part in both)
         (folder / "zz.txt").write_text("PowerShell", encoding="utf-16")
-        with pytest.raises(ValueError, match="must be text in UTF-8, got UTF-16"):
+        with pytest.raises(ValueError, match="got invalid bytes near byte 0"):
             _ = TextTask(data=str(folder)).text
 
 
@@ -442,7 +442,7 @@ class TestBadInput:
             (b"", "an empty file"),
             (b"a\0b", "NUL byte"),
             (b"abc\xff", "near byte 3"),
-            (b"abc\xe2\x82", "an incomplete character"),
+            (b"abc\xe2\x82", "near byte 5"),
         ],
     )
     def test_what_is_no_text(self, tmp_path, content, message):

@@ -62,16 +62,11 @@ class UNetConfig(Config):
         Raises:
             ValueError: If the network is for images of another size or another number of channels.
         """
-        if self.input_side != task.image_side:
-            raise ValueError(
-                f"input_side must equal the side of the task's images, {task.image_side} pixels, got "
-                f"{self.input_side}. Set image_side and input_side to the same value"
-            )
-        if self.n_channels != task.n_channels:
-            raise ValueError(
-                f"n_channels must equal the number of channels of the task's images, {task.n_channels}, got "
-                f"{self.n_channels}. Omit n_channels"
-            )
+        for name, size in (("input_side", task.image_side), ("n_channels", task.n_channels)):
+            if getattr(self, name) != size:
+                raise ValueError(
+                    f"{name} must be {size} as in the task's images, got {getattr(self, name)}. Correct it"
+                )
 
     @property
     def short_name(self) -> str:

@@ -16,7 +16,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, UnionType
+from types import UnionType
 from typing import Any, Literal, Self, TypeVar, get_origin
 
 from anchorlens.texts import safe_repr
@@ -37,11 +37,6 @@ def number(default: float | None, **bounds: float | Callable[[Any], float]) -> A
     whether the number must be an integer.
     """
     return dataclasses.field(default=default, metadata=bounds)
-
-
-def choice(default: str, also: Mapping[str, str]) -> Any:
-    """Make a field of a `Config` that takes one of several texts; `check_choice` explains `also`."""
-    return dataclasses.field(default=default, metadata={"also": also})
 
 
 @functools.cache
@@ -87,7 +82,7 @@ class Config:
             if value is not given:
                 object.__setattr__(self, name, value)
             if get_origin(kind) is Literal:
-                check_choice(name, value, typing.get_args(kind), field.metadata.get("also", {}))
+                check_choice(name, value, typing.get_args(kind))
             elif kind in (int, float):
                 bounds: Any = {k: b(self) if callable(b) else b for k, b in field.metadata.items()}
                 check_number(name, value, integer=kind is int, **bounds)
@@ -299,33 +294,29 @@ def check_number(
     raise ValueError(f"{name} must be {words}{limits and ' '}{limits}, got {safe_repr(value)}")
 
 
-def check_choice(
-    name: str, value: object, choices: tuple[str, ...], also: Mapping[str, str] = MappingProxyType({})
-) -> None:
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Check that `value` is one of `choices`.
 
     Args:
         name: the name of the value in an error.
         value: the value to check.
-        choices: the allowed values.
-        also: a map from alternative names to choices, and from unsupported values to advice. The search
-            for a suggestion ignores case, hyphens, underscores and text around a name.
+        choices: the allowed values. The search for a suggestion ignores case, hyphens, underscores and text
+            around a name.
 
     Raises:
         ValueError: If `value` is not one of `choices`.
 
-    >>> check_choice("split", "SCAN-addprim_jump", ("jump", "simple"), {"addprim_jump": "jump"})
+    >>> check_choice("split", "SCAN-addprim_jump", ("jump", "simple"))
     Traceback (most recent call last):
     ValueError: split must be one of jump, simple, got 'SCAN-addprim_jump'. Did you mean 'jump'?
     """
     if value in choices:
         return
     given = _plain(str(value)[:_LONGEST_NAME])
-    meant = {_plain(text): text for text in choices} | {_plain(text): it for text, it in also.items()}
+    meant = {_plain(text): text for text in choices}
     inside = [text for text in meant if len(text) > 2 and text in given]
     close = sorted(inside, key=len)[-1:] or difflib.get_close_matches(given, meant, n=1)
-    advice = meant[close[0]] if close else ""
-    advice = f". Did you mean {advice!r}?" if advice in choices else f". {advice}" if advice else ""
+    advice = f". Did you mean {meant[close[0]]!r}?" if close else ""
     raise ValueError(f"{name} must be one of {', '.join(choices)}, got {safe_repr(value)}{advice}")
 
 

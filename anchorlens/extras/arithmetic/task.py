@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import choice, documented, number
+from anchorlens.configuration import documented, number
 from anchorlens.extras.arithmetic.presets import PRESETS
 from anchorlens.extras.shared.pair_plane import by_distance, pair_plane
 from anchorlens.extras.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
@@ -69,9 +69,7 @@ class AdditionTask(SplitTask):
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
     asks_all_of_train: ClassVar[bool] = True
 
-    mode: Literal["number", "digits", "reversed"] = choice(
-        "number", {"modular": "Sums modulo a number belong to kind = 'modular' (--task modular)"}
-    )
+    mode: Literal["number", "digits", "reversed"] = "number"
     """The format of a sum. With `number`, each number is one token, as in `a + b =` with one answer token.
     With `digits`, each digit is one token, as in `42+57=99` with an end mark. With `reversed`, the format is
     `digits`, but the answer starts with its last digit."""

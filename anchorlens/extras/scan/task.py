@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import choice, documented, number
+from anchorlens.configuration import documented, number
 from anchorlens.extras.shared.split_task import at_random, in_rounds, split_rows
 from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask, word_metrics
@@ -36,15 +36,6 @@ COPIES = 0.1
 published."""
 _PRIMITIVE = {"turn_left": "turn left", "jump": "jump"}
 _SIMPLE_SHARE = 0.2
-_OTHER_SPLITS = {
-    **{f"{prefix}_{split}": split for prefix in ("addprim", "add_prim", "add") for split in _PRIMITIVE},
-    **dict.fromkeys(("random", "iid"), "simple"),
-    **dict.fromkeys(
-        ("length", "template", "filler", "fewshot", "complex", "mcd", "around_right"),
-        "anchorlens offers only these three of the published splits",
-    ),
-}
-"""A map from the published name of each split to ours, or to advice."""
 METRICS = word_metrics(
     meanings=(
         "commands it was trained on",
@@ -80,7 +71,7 @@ class ScanTask(WordTask):
     presets = word_presets("scan", d_vocab=23, n_ctx=59, n_samples=2222, n_paper=11_111)
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
 
-    split: Literal["turn_left", "jump", "simple"] = choice("turn_left", _OTHER_SPLITS)
+    split: Literal["turn_left", "jump", "simple"] = "turn_left"
     """The commands that are never trained (OOD). With `turn_left` or `jump`, all commands that contain these
     words are held out, except the bare command. Copies of the bare command are a tenth of the training
     examples. With `simple`, a random fifth of all commands is held out as a control."""

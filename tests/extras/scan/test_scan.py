@@ -284,8 +284,6 @@ def test_each_half_of_what_is_left_out_is_measured_by_itself():
     [
         *((name, ". Did you mean 'jump'?") for name in ("addprim_jump", "add-prim-jump", "add_jump", "Jump")),
         ("tasks_train_addprim_turn_left.txt", ". Did you mean 'turn_left'?"),
-        ("random", ". Did you mean 'simple'?"),
-        *((name, ". anchorlens offers only") for name in ("length", "template_jump_around_right", "mcd1")),
         ("xyz", "got 'xyz'"),
     ],
 )

@@ -73,10 +73,10 @@ MISUSES = {
     "open_checkpoint(CHECKPOINT)": "path must be a path, got a Checkpoint",
     "open_checkpoint('theirs.pt', config=3)": "config must be a TOML or JSON file",
     "open_checkpoint('theirs.pt', confg=SMALL)": "open_checkpoint must get .* 'confg' .* mean",
-    "open_checkpoint('theirs.pt')": "state dict must come with its configuration",
-    "Checkpoint.from_model(MODEL, TASK, SMALL)": "model_config must be .* got a task",
+    "open_checkpoint('theirs.pt')": "state dict must come with its whole",
+    "Checkpoint.from_model(MODEL, TASK, SMALL)": "task must be .* got ModelConfig",
     "Checkpoint.from_model(MODEL, {}, TASK)": "model_config must be a ModelConfig, .* got dict",
-    "Checkpoint.from_model(CHECKPOINT, SMALL, TASK)": "model must be .* Checkpoint. Use",
+    "Checkpoint.from_model(CHECKPOINT, SMALL, TASK)": "model must be .* got Checkpoint",
     # what measures
     "classify('gpt2')": "gpt2: cannot be .* from_pretrained('gpt2')",
     "open_checkpoint('EleutherAI/pythia-70m')": "from_pretrained('EleutherAI/pythia-70m')",

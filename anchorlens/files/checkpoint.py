@@ -18,7 +18,7 @@ from anchorlens.engine import architecture
 from anchorlens.files import container
 from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start
 from anchorlens.safe import CheckpointError, read_tensors, reading
-from anchorlens.tasks.registry import is_task, read_stored_task, task_or_default
+from anchorlens.tasks.registry import read_stored_task, task_or_default
 from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.data_checks import Overlap
 from anchorlens.tasks.shared.evaluation import Evaluation
@@ -93,13 +93,7 @@ class Checkpoint:
             ValueError: If the parameters do not fit `model_config`, or the model is too small for `task`.
         """
         if not isinstance(model, nn.Module):
-            hint = "Use the Checkpoint itself" if isinstance(model, Checkpoint) else "Give the model"
-            raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}. {hint}")
-        if is_task(model_config):
-            raise ValueError(
-                "model_config must be a model configuration, got a task. Write from_model(model, "
-                "model_config, task)"
-            )
+            raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}. Give the model")
         task = task_or_default(task)
         check_kind("model_config", model_config, task.model_class, f"{task.model_class.__name__}()")
         weights = {
@@ -300,17 +294,13 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
         >>> load_checkpoint(path)
         Checkpoint(gpt2, 2 layers, gamma 0.5)
     """
-    if isinstance(path, Checkpoint):
-        raise ValueError(
-            "path must be the path of a file, got a Checkpoint. Give the path before the checkpoint"
-        )
+    path = as_path("path", path)
     checkpoint = getattr(checkpoint, "checkpoint", checkpoint)
     if not isinstance(checkpoint, Checkpoint):
         raise ValueError(
             f"checkpoint must be a Checkpoint, got {article(type(checkpoint).__name__)}. Make a Checkpoint "
             "with Checkpoint.from_model(model, model_config, task)"
         )
-    path = as_path("path", path)
     check_whole(checkpoint)
     header = {
         "format": FORMAT,

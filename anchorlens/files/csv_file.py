@@ -105,14 +105,9 @@ class CsvFile:
     def _integers(self, line: int, fields: list[str]) -> list[int]:
         if len(fields) != len(self.fields):
             what = "the header" if self.names else "the first line"
-            advice = (
-                ". If the first value is an index, write the file with to_csv(..., index=False)"
-                if len(fields) == len(self.fields) + 1
-                else ". Correct the row"
-            )
             raise ValueError(
                 f"line {line}: the row must have {len(self.fields)} values, as {what} has, got "
-                f"{len(fields):,}{advice}"
+                f"{len(fields):,}. Correct the row, or write the file without an index"
             )
         digits = "".join(fields)
         if digits.isascii() and digits.isdecimal() and all(fields) and len(max(fields, key=len)) <= _DIGITS:

@@ -47,10 +47,6 @@ class Settings:
             ValueError: If `config` is neither a file nor a configuration.
         """
         if isinstance(config, str | os.PathLike):
-            with safe.reading(config), safe.ordinary_file(config) as (file, _):
-                kind = safe.kind_of(file.read(safe.START) or b"", beside_a_model=True)
-            if kind:
-                raise safe.CheckpointError(config, f"the file must describe a model, got {kind}")
             return cls.read(Path(config))
         content: Any = config
         if isinstance(config, ModelConfig):

@@ -16,13 +16,6 @@ START = 4096
 _WEIGHTS = "torch.save(model.state_dict(), path)"
 _TENSORS = "save its arrays as tensors: torch.save({name: torch.as_tensor(array)}, path)"
 
-_OTHER_JSON = (
-    (rb'\{.*?"weight_map"', "the index of weights in several files; save them in one: "
-     "model.save_pretrained(folder, max_shard_size='1000GB')"),
-    (rb'\{.*?"added_tokens', "a tokenizer, not a model; give the model's own file"),
-    (rb'\{.*?"(log_history|best_model_checkpoint)"',
-     "the log of a Hugging Face Trainer; give the model's own file, such as model.safetensors"),
-)  # fmt: skip
 _BY_START = (
     (rb".{5}\0\0\0\{", "a .safetensors file of tensors"),
     (rb"version https://git-lfs", "a pointer of Git LFS; fetch the file itself with `git lfs pull`"),
@@ -36,14 +29,14 @@ _BY_START = (
      "torch.save(torch.load(path, weights_only=True), path)"),
     (rb"\x80[\x01-\x05]|\([ild]p",
      f"a bare pickle, which is a program, and nothing ran; save the weights alone: {_WEIGHTS}"),
-    *_OTHER_JSON,
+    (rb'\{.*?"weight_map"', "the index of weights in several files; save them in one: "
+     "model.save_pretrained(folder, max_shard_size='1000GB')"),
     (rb'\{\s*["}]', "a JSON text"),
     (rb"\[\s*(\{|\[\s*[-\d])", "a JSON list, which names no fields"),
     (rb"(#[^\n]*\n|\s)*+(%YAML|---\s|(?!Unnamed: 0\b)[\w.-]+:[ \r\n])",  # not pandas' name of an index
      "a YAML text; save it as JSON: json.dump(yaml.safe_load(yaml_file), json_file)"),
 )  # fmt: skip
-"""The first bytes of a file, its format, and what to do; the first row that matches counts. `_OTHER_JSON` are
-JSON files in the folder of a model that do not describe the model."""
+"""The first bytes of a file, its format, and what to do; the first row that matches counts."""
 
 _ALONE = 'save the weights alone: torch.save(ckpt["model"], path), and describe them with --config'
 _IN_A_PICKLE = (
@@ -55,8 +48,6 @@ _IN_A_PICKLE = (
     (r"torch\._utils\._rebuild_sparse\w*", "a sparse tensor; save it as tensor.to_dense()"),
     (r"torch\._utils\._rebuild_(?!parameter$)\w+|torch\._tensor\._rebuild_from_type_v2",
      "a tensor with attributes or a class of its own; save plain ones: tensor.detach().clone()"),
-    (r"transformers\.training_args\.\w+",
-     "the arguments of a Hugging Face Trainer (training_args.bin), no weights; give model.safetensors"),
     (r"_codecs\.encode|(__builtin__|builtins)\.(set|frozenset|complex|slice|x?range)"
      r"|collections\.(defaultdict|Counter|deque)"
      r"|datetime\.(datetime|date|time|timedelta|timezone)|torch\.device|types\.SimpleNamespace"
@@ -67,16 +58,10 @@ _IN_A_PICKLE = (
 """The class or function that a benign file names -> its description, and what to do."""
 
 
-def kind_of(start: bytes, *, beside_a_model: bool = False) -> str | None:
-    """Return the format of a file by its first `START` bytes, with advice, or None for an unknown format.
-
-    Args:
-        start: the first bytes of the file.
-        beside_a_model: whether only JSON files of a model's folder, such as a tokenizer's, are recognised.
-    """
-    rows = _OTHER_JSON if beside_a_model else _BY_START
+def kind_of(start: bytes) -> str | None:
+    """Return the format of a file by its first `START` bytes, with advice, or None for an unknown format."""
     start = start.removeprefix(b"\xef\xbb\xbf")
-    return next((kind for pattern, kind in rows if re.match(pattern, start, re.DOTALL)), None)
+    return next((kind for pattern, kind in _BY_START if re.match(pattern, start, re.DOTALL)), None)
 
 
 def instead(wanted: str, start: bytes) -> str:

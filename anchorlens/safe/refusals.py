@@ -69,8 +69,6 @@ def reading(path: str | os.PathLike[str], problem: str | None = None) -> Iterato
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from None
     except refused as error:
-        if "null byte" in str(error):
-            raise CheckpointError(path, "cannot be read: no file's name has a null character") from None
         raise CheckpointError(path, f"{problem}: {_cause(error)}" if problem else str(error)) from None
 
 

@@ -73,7 +73,7 @@ def test_a_file_larger_than_the_memory_is_not_read(tmp_path):
 
 
 def test_a_name_with_a_null_character_is_refused_in_one_line():
-    with pytest.raises(CheckpointError, match="null character"):
+    with pytest.raises(CheckpointError, match="null byte"):
         open_checkpoint("a\0b.pt")
 
 

@@ -132,7 +132,7 @@ ASKED = {
     ),
     "an index that the header lacks": (
         frame().to_csv(index_label=False),
-        "got 11. If the first value is an index",
+        "got 11. Correct the row, or write the file without an index",
     ),
     "rows that count up too": (
         COUNTING.to_csv(index=False, header=False),
@@ -231,7 +231,7 @@ REFUSED = {
     "text": (b"these are no numbers", "or rows of 2 to 10,000 integers, got a first row of length 1. Give"),
     "too many columns": (b"1," * 20_000 + b"1\n", "got a first row of length 20,001. Give"),
     "names alone": (b"a,b,y\n", "must have a row below its header, got none"),
-    "fewer names than columns": (b"a,y\n1,2,3\n", "as the header has, got 3. If"),
+    "fewer names than columns": (b"a,y\n1,2,3\n", "as the header has, got 3. Correct"),
     "a float": (changed(3, 2, "1.5"), "line 4: the value in column 3 must be an integer of up to 18 digits"),
     "a float in the first row": (changed(0, 2, "1.5"), "up to 18 digits, got '1.5'"),
     "a decimal comma": (b"1,5;2\n", "line 1: the value in column 1 must be an integer of up to 18 digits"),

@@ -32,15 +32,23 @@ class Written:
     """The configuration to give along."""
 
 
+OURS = "[model]\nvariant = 'gpt2'\nact_fn = 'gelu'\ngamma = 0.5\n"
+"""The table of a configuration that describes `TINY`."""
+WHOLE = {
+    **{"act_fn": "gelu", "normalization_type": "LN", "positional_embedding_type": "standard", "eps": 1e-5},
+    **{"attention_dir": "causal", "use_attn_scale": True, "use_local_attn": False},
+    **{"parallel_attn_mlp": False, "scale_attn_by_inverse_layer_idx": False},
+}
+"""The fields of the HookedTransformerConfig of `TINY` that its weights do not determine."""
+
+
 def write_own(folder, suffix=".pt", checkpoint=None):
     path = folder / f"ckpt{suffix}"
     save_checkpoint(path, checkpoint or Checkpoint(TINY, AnchorTask(), initial_weights(TINY, 0)))
     return Written(path, (path,))
 
 
-def write_bare(
-    folder, suffix=".pt", config="model.gamma = 0.5\n[task]\nregime = 'conflict'\n", weights=None, **model
-):
+def write_bare(folder, suffix=".pt", config=f"{OURS}[task]\nregime = 'conflict'\n", weights=None, **model):
     """A HookedTransformer's state dict and a TOML file with our tables."""
     path, config_path = folder / f"bare{suffix}", folder / "bare.toml"
     weights = weights or initial_weights(ModelConfig(**{**TINY.to_dict(), **model}), 0)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 from foreign_checkpoints import (
+    OURS,
     Written,
     rewritten_zip,
     write_bare,
@@ -84,8 +85,8 @@ def make_trained_cases(folder: Path) -> list[Case]:
     written = {
         "own .pt": write_own(folder, ".pt", original),
         "own .safetensors": write_own(folder, ".safetensors", original),
-        "bare .pt": write_bare(folder, ".pt", "[model]\ngamma = 0.7\n", weights),
-        "bare .safetensors": write_bare(folder, ".safetensors", "[model]\ngamma = 0.7\n", weights),
+        "bare .pt": write_bare(folder, ".pt", OURS, weights),
+        "bare .safetensors": write_bare(folder, ".safetensors", OURS, weights),
     }
     return [Case(name, each, original) for name, each in written.items()]
 

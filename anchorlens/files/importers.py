@@ -1,19 +1,19 @@
 """Opening a checkpoint: our own format is read here, and every other format by an installed importer.
 
-A package names an importer, a module with the members of `Importer`, by an entry point of the group
-`anchorlens.importers`.
+A package names an importer by an entry point of the group `anchorlens.importers`. An importer is a module
+with `KIND`, `file_in`, `recognises` and `read` (docs/extending.md).
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any
 
 from torch import Tensor
 
@@ -56,28 +56,6 @@ class Source:
         return (None if self.config is None else self.config.task()) or self.task
 
 
-class Importer(Protocol):
-    """The members of every importer module."""
-
-    KIND: Any
-    """The name of the format, such as `nanoGPT`; empty if `read` names the format."""
-
-    def file_in(self, folder: Path, config: Settings) -> Path | None:
-        """Find the weights file in a folder with this config.json, or return None for another format."""
-        ...
-
-    def recognises(self, content: Mapping[str, Any]) -> bool:
-        """Check whether the content of a file has this format."""
-        ...
-
-    def read(self, source: Source) -> LoadedModel:
-        """Return the model with its checkpoint, or without a checkpoint and the reason for it.
-
-        The result includes notes for the user.
-        """
-        ...
-
-
 def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the named tensors of a file's content, or the named tensors under the key `state_dict`.
 
@@ -109,10 +87,9 @@ def open_checkpoint(
             be under a key of a dict, such as `model`. The names of its tensors may have the prefix of a
             wrapper, such as `_orig_mod.`.
         config: a TOML or JSON file, or its content as a dict. A bare state dict needs a `config`: the tables
-            `task` and `model` of `anchorlens train --config`, a ModelConfig, or the model's
-            HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may give the table
-            `task`. anchorlens takes missing shapes from the weights, and assumes other missing values with a
-            note.
+            `task` and `model` (with `variant` and `act_fn`) of `anchorlens train --config`, a ModelConfig, or
+            the model's whole HookedTransformerConfig. For a Hugging Face GPT-2 or a nanoGPT, `config` may
+            give the table `task`. anchorlens takes missing shapes from the weights.
         task: the task that the model was trained on, if neither the file nor `config` names it. Default: the
             papers' two-anchor task.
 
@@ -131,7 +108,8 @@ def open_checkpoint(
         >>> from anchorlens.models.gamma import initial_weights
         >>> folder = Path(tempfile.mkdtemp())
         >>> torch.save(initial_weights(ModelConfig(n_layers=3), seed=0), folder / "theirs.pt")
-        >>> _ = (folder / "theirs.toml").write_text("model.gamma = 0.5")
+        >>> tables = "model = {variant = 'gpt2', act_fn = 'gelu', gamma = 0.5}"
+        >>> _ = (folder / "theirs.toml").write_text(tables)
         >>> opened = open_checkpoint(folder / "theirs.pt", config=folder / "theirs.toml")
         >>> opened.kind, opened.checkpoint
         ('HookedTransformer state dict', Checkpoint(gpt2, 3 layers, gamma 0.5))
@@ -202,7 +180,7 @@ _MEMBERS = ("KIND", "file_in", "recognises", "read")
 
 
 @functools.cache
-def installed_importers() -> tuple[Importer, ...]:
+def installed_importers() -> tuple[ModuleType, ...]:
     """Load the importers of installed packages, those of anchorlens last.
 
     Raises:
@@ -230,8 +208,6 @@ _NAMED_IN_A_FOLDER = (
     "pytorch_model.bin",
 )
 _WEIGHTS = (".pt", ".pth", ".safetensors", ".bin", ".ckpt")
-_OF_A_TRAINER = re.compile(r"(optimizer|scheduler|scaler|rng_state\w*|training_args)\.\w+")
-_MOST_LISTED = 1000
 
 
 def _may_be_of_the_hub(path: Path) -> bool:
@@ -239,18 +215,6 @@ def _may_be_of_the_hub(path: Path) -> bool:
     if not _HUB_NAME.fullmatch(str(path)) or path.suffix in _WEIGHTS or path.exists():
         return False
     return path.parent == Path() or not path.parent.exists()
-
-
-def _readable_in(folder: Path) -> list[str]:
-    """List the subfolders with a config.json and the weights files in a folder."""
-    with os.scandir(folder) as found:
-        entries = [Path(entry) for entry in itertools.islice(found, _MOST_LISTED)]
-    return sorted(
-        entry.name
-        for entry in entries
-        if (entry / "config.json").is_file()
-        or (entry.suffix in _WEIGHTS and not _OF_A_TRAINER.fullmatch(entry.name))
-    )
 
 
 def _weights_file(folder: Path) -> Path:
@@ -270,14 +234,12 @@ def _weights_file(folder: Path) -> Path:
     if has_config:
         raise CheckpointError(
             folder,
-            "config.json must belong to an anchorlens run, got another configuration. Give the path of the "
-            "weights file",
+            "config.json must belong to a run or model that can be read, got another configuration. Give the "
+            "path of the weights file",
         )
-    inside = ", ".join(safe_repr(name) for name in _readable_in(folder)[:3])
     raise CheckpointError(
         folder,
-        "config.json was not found in this folder; give the path of one model's file or folder in "
-        f"it{inside and f', such as {inside}'}",
+        "config.json was not found in this folder; give the path of one model's file or folder in it",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from foreign_checkpoints import write_bare, write_own
+from foreign_checkpoints import OURS, write_bare, write_own
 
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, load_checkpoint, save_checkpoint
 from anchorlens.engine.layout import architecture
@@ -63,7 +63,7 @@ def test_ten_thousand_layers_are_too_many():
 @pytest.mark.needs("importers")
 def test_a_bare_state_dict_too(tmp_path):
     weights = costly("context").weights
-    written = write_bare(tmp_path, config="model.gamma = 0.5\n", weights=weights)
+    written = write_bare(tmp_path, config=OURS, weights=weights)
     with pytest.raises(CheckpointError, match="too costly"):
         open_checkpoint(written.path, config=written.config)
 

@@ -60,4 +60,4 @@ class TestUnknown:
     def test_a_folder_of_something_else(self, tmp_path):
         refused(tmp_path, "config.json was not found in this folder")
         (tmp_path / "config.json").write_text('{"x": 1}')
-        refused(tmp_path, "config.json must belong to an anchorlens run")
+        refused(tmp_path, "config.json must belong to a run or model that can be read")

@@ -172,7 +172,7 @@ class TestConfigOfBareWeights:
             "HookedTransformerConfig": model.cfg,
             "dict": model.cfg.to_dict(),
             "ModelConfig": SMALL,
-            "tables": {"model": {"gamma": 0.5}, "task": TASK.to_dict()},
+            "tables": {"model": {"variant": "gpt2", "act_fn": "gelu", "gamma": 0.5}, "task": TASK.to_dict()},
         }[form]
         opened = open_checkpoint(path, config=config, task=TASK)
         assert torch.equal(opened.checkpoint.weights["embed.W_E"], model.W_E)
@@ -193,7 +193,9 @@ class TestConfigOfBareWeights:
     @pytest.mark.filterwarnings("ignore:.*(config does not contain|its variant is not named):UserWarning")
     def test_probes_of_a_task_and_comparisons_take_one(self, bare):
         path, model = bare
-        options = {"config": {"model": {"gamma": 0.5}, "task": TASK.to_dict()}}
+        options = {
+            "config": {"model": {"variant": "gpt2", "act_fn": "gelu", "gamma": 0.5}, "task": TASK.to_dict()}
+        }
         same(probes.v_similarity(path, **options), probes.v_similarity(model, TASK))
         (found,) = compare([path], "v_similarity", **options).results
         same(found, probes.v_similarity(model, TASK))
@@ -217,7 +219,11 @@ class TestConfigOfBareWeights:
             note for note in verdict.warnings if "papers' own" in note
         ]
         with pytest.raises(ValueError, match="task must be the task of the checkpoint or None"):
-            evaluate(path, AnchorTask(), config={"model": {"gamma": 0.5}, "task": TASK.to_dict()})
+            evaluate(
+                path,
+                AnchorTask(),
+                config={"model": {"variant": "gpt2", "act_fn": "gelu", "gamma": 0.5}, "task": TASK.to_dict()},
+            )
 
 
 class TestTables:

@@ -384,7 +384,7 @@ class TestCommandLine:
     def test_it_measures_checkpoints_of_other_kinds_too(self, file, tmp_path):
         """A bare state dict with its configuration, as classify reads it."""
         torch.save(build_model(TINY).state_dict(), tmp_path / "theirs.pt")
-        sizes = "[model]\nn_layers = 2\nd_model = 16\nd_head = 8\nd_mlp = 16\n"
+        sizes = "[model]\nvariant = 'gpt2'\nact_fn = 'gelu'\nd_mlp = 16\n"
         (tmp_path / "theirs.toml").write_text(sizes)
         done = call(
             "probe", "attention_breadth", tmp_path / "theirs.pt", "--config", tmp_path / "theirs.toml",

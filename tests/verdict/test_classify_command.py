@@ -91,7 +91,7 @@ def test_a_bare_state_dict_needs_config(tmp_path):
 
     checkpoint = load_checkpoint(SHIPPED["phase3"])
     torch.save(checkpoint.build_model().state_dict(), tmp_path / "theirs.pt")
-    (tmp_path / "theirs.toml").write_text('[model]\nvariant = "gpt2"\n')
+    (tmp_path / "theirs.toml").write_text("[model]\nvariant = 'gpt2'\nact_fn = 'gelu'\n")
     refused = call(str(tmp_path / "theirs.pt"))
     assert refused.exit_code == 3 and "--config" in refused.stderr
     done = call(str(tmp_path / "theirs.pt"), "--config", str(tmp_path / "theirs.toml"), "--json")

@@ -208,7 +208,7 @@ class TestNoTask:
     @pytest.mark.needs("importers")
     def test_on_the_command_line(self, tmp_path):
         torch.save(MODEL.state_dict(), tmp_path / "theirs.pt")
-        (tmp_path / "theirs.toml").write_text("model.gamma = 0.5\n")
+        (tmp_path / "theirs.toml").write_text("[model]\nvariant = 'gpt2'\nact_fn = 'gelu'\n")
         given = (tmp_path / "theirs.pt", "--config", tmp_path / "theirs.toml", "--n-noise", 2)
         done = anchorlens_command.call("evaluate", *given)
         assert f"note: {PAPERS_TASK}" in " ".join(done.stdout.split())

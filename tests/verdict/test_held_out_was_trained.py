@@ -187,7 +187,9 @@ class TestAtChance:
     @pytest.mark.needs("importers")
     def test_a_foreign_model_is_shown_with_what_is_known_of_it(self, tmp_path):
         torch.save(build_model(ModelConfig(n_layers=1)).state_dict(), tmp_path / "theirs.pt")
-        (tmp_path / "theirs.toml").write_text("[task]\nseq_len = 9\n")
+        (tmp_path / "theirs.toml").write_text(
+            "[model]\nvariant = 'gpt2'\nact_fn = 'gelu'\n[task]\nseq_len = 9\n"
+        )
         verdict = classify(tmp_path / "theirs.pt", config=tmp_path / "theirs.toml")
         checkpoint = verdict.subject.to_dict()
         assert checkpoint["step"] is None and checkpoint["model_config"]["gamma"] is None

@@ -47,7 +47,7 @@ def files(tmp_path_factory, checkpoint, data):
     """Its weights as a bare state dict and as a checkpoint that does not say how it was trained; its data."""
     folder = tmp_path_factory.mktemp("theirs")
     torch.save(dict(checkpoint.weights), folder / "theirs.pt")
-    (folder / "theirs.toml").write_text("model.gamma = 0.3\n")
+    (folder / "theirs.toml").write_text("[model]\nvariant = 'gpt2'\nact_fn = 'gelu'\ngamma = 0.3\n")
     save_checkpoint(folder / "untold.pt", replace(checkpoint, train_config=None))
     rows = np.column_stack([data.tokens.numpy(), data.targets.numpy()])
     np.savetxt(folder / "data.csv", rows, fmt="%d", delimiter=",")

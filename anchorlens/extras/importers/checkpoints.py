@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _MOST_NAMED = 1000
 """The largest number of characters of the fields in a note."""
-_BUFFERS = (".attn.mask", ".attn.IGNORE", ".attn.rotary_sin", ".attn.rotary_cos")
+BUFFERS = (".attn.mask", ".attn.IGNORE", ".attn.rotary_sin", ".attn.rotary_cos")
+"""The ends of the names of a HookedTransformer's tensors that are not parameters."""
 _NOT_ARCHITECTURE = (
     *("model_name", "tokenizer_name", "tokenizer_prepends_bos", "trust_remote_code", "default_prepend_bos"),
     *("from_checkpoint", "checkpoint_index", "checkpoint_label_type", "checkpoint_value", "n_params"),
@@ -73,8 +74,22 @@ class StateDict:
             if not name.endswith(buffers):
                 raise ValueError(
                     "every weight must be a parameter of an architecture that anchorlens can read, got "
-                    f"{safe_repr(name)}. Save the state dict of a supported model"
+                    f"{safe_repr(name)}. Correct the configuration, or save a supported model"
                 )
+
+
+def shape_of(tensors: Mapping[str, Tensor], name: str, n_dims: int) -> torch.Size:
+    """Return the shape of a tensor with this number of dimensions.
+
+    Raises:
+        ValueError: If the tensor is missing, or has another number of dimensions.
+    """
+    if name not in tensors or tensors[name].ndim != n_dims:
+        raise ValueError(
+            f"the weights must contain {name} with {n_dims} dimensions, got "
+            f"{tensors[name].ndim if name in tensors else 'no tensor of this name'}. Use other weights"
+        )
+    return tensors[name].shape
 
 
 def config_beside(file: Path, *folders: Path) -> Settings:
@@ -101,6 +116,19 @@ def not_used(config: Settings, used: Iterable[str]) -> list[str]:
     """
     left = sorted({name for name, value in config.values.items() if value is not None} - set(used))
     return [f"{config.path}: not used: {safe_text(', '.join(left), _MOST_NAMED)}"] if left else []
+
+
+def broken_rule(values: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]) -> str | None:
+    """Return the rule for the first field whose value is not allowed, and this value, or None.
+
+    Args:
+        values: the fields.
+        allowed: a map from each field to its allowed values. The first one counts for a missing field.
+    """
+    for name, choices in allowed.items():
+        if (value := values.get(name, choices[0])) not in choices:
+            return f"{name} must be {' or '.join(map(repr, choices))}, got {safe_repr(value)}"
+    return None
 
 
 def in_one_precision(weights: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
@@ -165,6 +193,13 @@ def imported(
     return LoadedModel(checkpoint, task, notes, kind=kind)
 
 
+def architecture_fields() -> set[str]:
+    """Return the names of the fields of a HookedTransformerConfig that affect what the model computes."""
+    from anchorlens.models.library import HookedTransformerConfig
+
+    return {field.name for field in dataclasses.fields(HookedTransformerConfig)} - {*_NOT_ARCHITECTURE}
+
+
 def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTransformer:
     """Build the HookedTransformer of any architecture that a HookedTransformerConfig describes.
 
@@ -183,9 +218,7 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
         TypeError: If a field is missing or has the wrong type. Some wrong fields raise a KeyError or another
             error instead.
     """
-    from anchorlens.models.library import HookedTransformerConfig
-
-    known = {field.name for field in dataclasses.fields(HookedTransformerConfig)} - {*_NOT_ARCHITECTURE}
+    known = architecture_fields()
     fields = {name: value for name, value in cfg.items() if name in known}
     try:
         with torch.device("meta"):  # takes no memory, whatever the fields say
@@ -194,24 +227,11 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
         raise ValueError(
             f"the configuration must be a valid HookedTransformerConfig, got an error: {error}. Correct it"
         ) from None
-    for name, shape in shapes.items():
-        found = None if name not in weights else list(weights[name].shape)
-        if found != list(shape):
-            raise ValueError(f"{name} must have shape {list(shape)}, got {found or 'no weight of that name'}")
-    for name in weights:
-        if name not in shapes and not name.endswith(_BUFFERS):
-            raise ValueError(
-                "every weight must be a parameter of the model that the configuration describes, got "
-                f"{safe_repr(name)}. Correct the configuration"
-            )
-        if name in shapes and not weights[name].is_floating_point():
-            raise ValueError(
-                f"{name} must hold floating point numbers, got {weights[name].dtype}. Save the weight as "
-                "floats"
-            )
-    double = any(weight.dtype == torch.float64 for weight in weights.values())
-    model = empty_transformer(**fields, dtype=torch.float64 if double else torch.float32).eval()
+    state = StateDict(weights)
+    values, _ = in_one_precision({name: state.take(name, *shape) for name, shape in shapes.items()})
+    state.finish(BUFFERS)
+    model = empty_transformer(**fields, dtype=next(iter(values.values())).dtype).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
+            parameter.copy_(values[name])
     return model

@@ -20,8 +20,14 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from anchorlens.configuration import check_choice
-from anchorlens.extras.importers.checkpoints import StateDict, config_beside, imported, not_used
+from anchorlens.extras.importers.checkpoints import (
+    StateDict,
+    broken_rule,
+    config_beside,
+    imported,
+    not_used,
+    shape_of,
+)
 from anchorlens.extras.importers.vocabulary import vocabulary_of
 from anchorlens.files.importers import Source, state_dict
 from anchorlens.files.loaded_model import LoadedModel
@@ -34,20 +40,22 @@ BUFFERS = (".attn.bias", ".attn.masked_bias")
 FIRST = "h.0.attn.c_attn.weight"
 """The weight that identifies a GPT-2; its shape tells whether the model uses Linear or Conv1D."""
 _FILES = ("model.safetensors", "pytorch_model.bin")
-_ACTIVATIONS = ("gelu_new", "gelu", "relu")
-_EXPECTED: dict[str, Any] = {
-    "layer_norm_epsilon": 1e-5,
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-    "reorder_and_upcast_attn": False,
-    "add_cross_attention": False,
+_ALLOWED: dict[str, tuple[Any, ...]] = {
+    "model_type": ("gpt2",),
+    "activation_function": ("gelu_new", "gelu", "relu"),
+    "tie_word_embeddings": (True, False),
+    "layer_norm_epsilon": (1e-5,),
+    "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+    "reorder_and_upcast_attn": (False,),
+    "add_cross_attention": (False,),
 }
-"""The only value of each option that our architecture supports, also Hugging Face's default."""
+"""The values of each field of a config.json that our architecture supports; the first is the default."""
 _SIZES = {"n_layer": "n_layers", "n_head": "n_heads", "n_embd": "d_model", "vocab_size": "d_vocab"}
-_OF_HUGGING_FACE = {**_SIZES, "n_positions": "n_ctx"}
+_OF_HUGGING_FACE = {**_SIZES, "n_positions": "n_ctx", "n_inner": "d_mlp"}
 _OF_NANOGPT = {**_SIZES, "block_size": "n_ctx"}
 """The names of sizes in each format, and ours."""
-_READ = (*_OF_HUGGING_FACE, "model_type", "n_inner", "activation_function", "tie_word_embeddings")
+_READ = (*_OF_HUGGING_FACE, *_ALLOWED)
 
 
 def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -137,14 +145,7 @@ def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | No
         ValueError: If a matrix is missing, or the number of heads does not divide the width.
     """
     named = gpt2_names(tensors)
-    for name in ("wte.weight", "wpe.weight", "h.0.mlp.c_fc.weight"):
-        if name not in named or named[name].ndim != 2:
-            raise ValueError(
-                f"the weights must contain {name} with 2 dimensions, got "
-                f"{named[name].ndim if name in named else 'no tensor of this name'}. Give the weights of a "
-                "GPT-2"
-            )
-    d_vocab, d_model = named["wte.weight"].shape
+    d_vocab, d_model = shape_of(named, "wte.weight", 2)
     layers = {name.split(".")[1] for name in named if name.startswith("h.") and name.count(".") > 2}
     checked = ModelConfig(n_heads=n_heads, d_model=d_model)  # pyright: ignore[reportArgumentType]
     if d_model % checked.n_heads:
@@ -160,9 +161,9 @@ def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | No
         n_heads=checked.n_heads,
         d_model=d_model,
         d_head=d_model // checked.n_heads,
-        d_mlp=max(named["h.0.mlp.c_fc.weight"].shape[1 - int(bool(is_of_linears(tensors)))], 1),
+        d_mlp=max(shape_of(named, "h.0.mlp.c_fc.weight", 2)[1 - int(bool(is_of_linears(tensors)))], 1),
         d_vocab=d_vocab,
-        n_ctx=len(named["wpe.weight"]),
+        n_ctx=shape_of(named, "wpe.weight", 2)[0],
     )
 
 
@@ -170,24 +171,18 @@ def file_in(folder: Path, config: Settings) -> Path | None:
     """Find the weights file in a folder of a Hugging Face model.
 
     Raises:
-        CheckpointError: If the architecture is not GPT-2, or the weights are in several files.
+        CheckpointError: If the folder does not hold the weights in one file.
     """
     if "model_type" not in config.values:
         return None
-    _check_type(config)
-    for name in _FILES:
-        if (folder / name).exists():
-            return folder / name
-        if (folder / f"{name}.index.json").exists():
-            raise CheckpointError(
-                folder,
-                "the weights must be in one file, got several files. Save the model again with a larger "
-                "max_shard_size",
-            )
-    raise CheckpointError(
-        folder,
-        f"the folder must hold weights, {' or '.join(_FILES)}, got none. Give the folder of a saved model",
-    )
+    file = next((folder / name for name in _FILES if (folder / name).exists()), None)
+    if file is None:
+        raise CheckpointError(
+            folder,
+            f"the folder must hold the weights in one file, {' or '.join(_FILES)}, got none. Save the model "
+            "again with a larger max_shard_size",
+        )
+    return file
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
@@ -215,47 +210,32 @@ def _read_hugging_face(source: Source) -> LoadedModel:
         ValueError: If the weights do not fit config.json.
     """
     theirs = config_beside(source.file, source.file.parent)
-    _check_type(theirs)
     task, vocabulary = source.named_task, vocabulary_of(source.config)
     notes = [] if source.config is None else not_used(source.config, ("task", "vocabulary"))
     with reading(theirs.path, "its configuration cannot be read"):
-        config = _model(theirs.values)
-        tied = theirs.values.get("tie_word_embeddings", True)
-        if not isinstance(tied, bool):
-            raise ValueError(
-                f"tie_word_embeddings must be true or false, got {safe_repr(tied)}. Correct config.json"
-            )
-    notes += not_used(theirs, (*_EXPECTED, *_READ))
+        values = theirs.values
+        if rule := broken_rule(values, _ALLOWED):
+            raise ValueError(f"{rule}. Use another model")
+        activation = values.get("activation_function", "gelu_new")
+        tied = values.get("tie_word_embeddings", True)
+        config = gpt2_config(source.tensors, values.get("n_head"), activation)
+        d_mlp = values.get("n_inner") or 4 * config.d_model
+        _check_sizes({**values, "n_inner": d_mlp}, _OF_HUGGING_FACE, config, "config.json")
+    notes += not_used(theirs, _READ)
     weights = gpt2_weights(source.tensors, config, tied=tied)
     return imported("Hugging Face GPT-2", config, task, weights, notes=notes, vocabulary=vocabulary)
 
 
-def _check_type(theirs: Settings) -> None:
-    if theirs.values.get("model_type") != "gpt2":
-        model_type = theirs.values.get("model_type")
-        raise CheckpointError(
-            theirs.path,
-            f"model_type must be 'gpt2', got {safe_repr(model_type)}. Other models cannot be read",
-        )
-
-
-def _model(theirs: Mapping[str, Any]) -> ModelConfig:
-    for name, expected in _EXPECTED.items():
-        if theirs.get(name, expected) != expected:
-            raise ValueError(f"{name} must be {expected!r}, got {safe_repr(theirs[name])}. Use another model")
-    activation = theirs.get("activation_function", "gelu_new")
-    check_choice("activation_function", activation, _ACTIVATIONS)
-    shapes: dict[str, Any] = {ours: theirs.get(name) for name, ours in _OF_HUGGING_FACE.items()}
-    checked = ModelConfig(**shapes)
-    if checked.d_model % checked.n_heads:
-        raise ValueError(
-            f"n_embd must be a multiple of n_head, {shapes['n_heads']}, got {shapes['d_model']}. Correct "
-            "config.json"
-        )
-    d_mlp = theirs.get("n_inner")
-    shapes["d_head"] = checked.d_model // checked.n_heads
-    shapes["d_mlp"] = 4 * checked.d_model if d_mlp is None else d_mlp
-    return ModelConfig(variant="gpt2", act_fn=activation, gamma=None, **shapes)
+def _check_sizes(
+    theirs: Mapping[str, Any], names: Mapping[str, str], config: ModelConfig, where: str
+) -> None:
+    for name, ours in names.items():
+        size = getattr(config, ours, None)
+        if theirs.get(name, size) != size:
+            raise ValueError(
+                f"{name} must be {size} as in the weights, got {safe_repr(theirs[name])} in {where}. Correct "
+                f"or omit {name}"
+            )
 
 
 def _read_nano(source: Source) -> LoadedModel:
@@ -280,18 +260,8 @@ def _read_nano(source: Source) -> LoadedModel:
     if "act_fn" not in told:
         notes.append("the activation is not in a nanoGPT file: act_fn gelu is assumed")
     config = gpt2_config(source.tensors, n_heads, told.get("act_fn", "gelu"))
-    for name, ours in _OF_NANOGPT.items():
-        if args.get(name, size := getattr(config, ours)) != size:
-            raise ValueError(
-                f"{name} must be {size} as in the weights, got {safe_repr(args[name])} in model_args. "
-                "Correct model_args"
-            )
-    others = {name for name in told if told[name] != getattr(config, name, None)}
-    if others:
-        raise ValueError(
-            f"{min(others)} must match the weights, got {safe_repr(told[min(others)])} in the table [model]. "
-            f"Correct or omit {min(others)}"
-        )
+    _check_sizes(args, _OF_NANOGPT, config, "model_args")
+    _check_sizes(told, {name: name for name in told}, config, "the table [model]")
     whole = Settings(source.file, {**_table(source.content, "config"), **args})
     notes += not_used(whole, (*_OF_NANOGPT, "bias"))
     step = source.content.get("iter_num")

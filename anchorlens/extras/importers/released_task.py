@@ -60,7 +60,7 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
         "anchors": _NINE_SHIFTS if target == "composition_more_anchor" else PAPER_SHIFTS,
     }
     used = frozenset({"seq_len", "data_min", "data_max", "target"})
-    if "data_train" not in theirs or not {"data_mode", "data_name"} & theirs.keys():
+    if "data_train" not in theirs:
         papers = AnchorTask(**sizes)
         task, assumed = given, "those of the task that was given"
         if task is None:
@@ -86,7 +86,7 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
         )
     others = {pair: shift for pair, shift in _overrides(theirs, target).items() if pair in pairs}
     task = _task(sizes, pairs, others)
-    notes = [f"it leaves out {name}: {_ASSUMED[name]}" for name in _ASSUMED if name not in theirs]
+    notes = []
     if target == "composition" and others:
         notes.append(
             f"(3, 4) was trained on x{CONFLICT_SHIFT}, as the released code does for target 'composition'"
@@ -101,16 +101,9 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
         *_GROUPS,
         "data_size",
         "random_data_num",
-        *(f"data_size_{name}" for name in theirs.get("data_name", ())),
+        *(f"data_size_{name}" for name in theirs["data_name"]),
     }
     return Trained(task, overlap, tuple(notes), used)
-
-
-_ASSUMED = {
-    "data_mode": "each group is assumed to be what data_name calls it",
-    "data_percent": "groups of one size are assumed",
-}
-"""The assumed values of optional fields."""
 
 
 def _overrides(theirs: Mapping[str, Any], target: str) -> dict[Pair, int]:
@@ -130,11 +123,7 @@ def _groups(theirs: Mapping[str, Any]) -> dict[tuple[Pair, str], int]:
     Raises:
         ValueError: If the lists do not match, or nothing is trained.
     """
-    either = theirs.get("data_name", theirs.get("data_mode"))
-    lists = {name: theirs.get(name, either) for name in _GROUPS[:3]}
-    lists["data_percent"] = theirs.get(
-        "data_percent", [1] * len(either) if isinstance(either, list) else None
-    )
+    lists: dict[str, Any] = {name: theirs.get(name) for name in _GROUPS}
     n = {len(values) if isinstance(values, list) else None for values in lists.values()}
     if len(n) > 1 or None in n:
         raise ValueError(

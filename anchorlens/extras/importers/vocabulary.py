@@ -13,7 +13,7 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.extras.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
 from anchorlens.files.settings import Settings
-from anchorlens.safe import CheckpointError, decoded, read_bytes, read_json, read_toml, reading
+from anchorlens.safe import decoded, read_bytes, read_json, reading
 from anchorlens.tasks import Task
 from anchorlens.texts import safe_repr
 
@@ -59,51 +59,40 @@ def vocabulary_of(settings: Settings | None) -> Mapping[str, Any] | None:
 
 
 def _vocabulary_in(path: Path) -> Mapping[str, Any]:
-    """Read word -> token from a file: JSON, TOML, or a `.txt` with a word in each line.
+    """Read word -> token from a file: JSON, or a `.txt` with a word in each line.
 
     Raises:
         CheckpointError: If the file is missing, too large, or holds no such table.
     """
     with reading(path):
         text = decoded(read_bytes(path))
-    begin = text.lstrip()[:1]
-    if path.suffix in (".txt", ".vocab") and begin != "{":
-        return words_in([line.split("\t")[0] for line in text.splitlines()])
-    try:
-        content = words_in(read_json(text) if begin in ("{", "[") else read_toml(text))
-    except ValueError as error:
-        raise CheckpointError(path, f"the file must be valid JSON or TOML, got an error: {error}") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(
-            path, f"a vocabulary must be a table of words and their tokens, got {type(content).__name__}"
-        )
-    return content
+        if path.suffix in (".txt", ".vocab") and not text.lstrip().startswith("{"):
+            return words_in([line.split("\t")[0] for line in text.splitlines()])
+        return words_in(read_json(text))
 
 
-def words_in(content: Any) -> Any:
+def words_in(content: Any) -> dict[str, Any]:
     """Return a map of words to tokens from the content of a vocabulary file.
 
-    The content is a table of words, a list of words in order, or a `tokenizer.json`. The content may also be
-    a table with `stoi` or `itos`, or a table that maps tokens to words.
+    The content is a table of words, a list of words in order, or a `tokenizer.json`.
+
+    Raises:
+        ValueError: If the content is none of these.
 
     >>> words_in({"model": {"vocab": {"walk": 1}}, "added_tokens": [{"content": "<eos>", "id": 2}]})
     {'walk': 1, '<eos>': 2}
     """
     match content:
         case {"model": {"vocab": vocab}}:
-            added, table = content.get("added_tokens"), words_in(vocab)
+            added = content.get("added_tokens")
             entries = [one for one in added if isinstance(one, dict)] if isinstance(added, list) else []
-            own = {str(one.get("content")): one.get("id") for one in entries}
-            return table | own if isinstance(table, dict) else table
-        case {"stoi": dict() | list() as table} | {"itos": dict() | list() as table}:
-            return words_in(table)
+            return words_in(vocab) | {str(one.get("content")): one.get("id") for one in entries}
         case list():  # a piece with its score, or a piece
             pieces = (one[0] if isinstance(one, list) and one else one for one in content)
-            content = {str(piece): token for token, piece in enumerate(pieces)}
-    words = content.items() if isinstance(content, dict) else ()
-    if words and all(type(word) is str and token.isdecimal() for token, word in words):
-        return {word: int(token) for token, word in words}
-    return content
+            return {str(piece): token for token, piece in enumerate(pieces)}
+        case dict():
+            return content
+    raise ValueError(f"a vocabulary must be a table of words and their tokens, got {type(content).__name__}")
 
 
 def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -44,21 +44,8 @@ _OF_A_BRIDGE = re.compile(r"(^|\.)blocks\.\d+\.attn\.(q|k|v|qkv)\.|\._original_c
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """Find the weights file in a folder with a config.json of the released code or of Hugging Face.
-
-    Raises:
-        CheckpointError: If the config.json is that of another format.
-    """
-    if not config.path.is_file():
-        return None
-    file = released_code.file_in(folder, config) or gpt2.file_in(folder, config)
-    if file is None:
-        raise CheckpointError(
-            folder,
-            "config.json must belong to an anchorlens run, the papers' released code or a Hugging Face "
-            "GPT-2, got another configuration. Give the path of the weights file",
-        )
-    return file
+    """Find the weights file in a folder with a config.json of the released code or of Hugging Face."""
+    return released_code.file_in(folder, config) or gpt2.file_in(folder, config)
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
@@ -141,10 +128,10 @@ def unwrapped(
         notes.append(
             f"{len(left)} tensors whose names do not begin with {safe_repr(prefix)} are ignored: {few}"
         )
-    if others := [safe_repr(other) for other, _ in models if other != key]:
-        notes.append(f"its weights are those under {safe_repr(key)}, not those under {', '.join(others)}")
-    elif not usual:
-        notes.append(f"its weights are those under {safe_repr(key)}")
+    others = [safe_repr(other) for other, _ in models if other != key]
+    if others or not usual:
+        unread = f", not those under {', '.join(others)}" if others else ""
+        notes.append(f"its weights are those under {safe_repr(key)}{unread}")
     return {**records, "state_dict": weights}, tuple(notes)
 
 
@@ -201,11 +188,6 @@ def unknown(content: Mapping[str, Any]) -> str:
         )
     if {"param_groups", "_last_lr"} & content.keys():
         return "it is the state of an optimiser or of its schedule; give the file of the weights"
-    for key, value in content.items():
-        first = value[0] if isinstance(value, list) and value else None
-        if isinstance(first, dict) and list(_tables(first, set())):
-            called, way = safe_repr(key), f"torch.save(ckpt[{safe_repr(key)}][-1], path)"
-            return f"it must hold one state dict, got a list of {len(value)} under {called}; save one: {way}"
     if not tables:
         return (
             f"it must hold named tensors, by themselves or under one of {', '.join(KEYS)}, got {shown}; save "

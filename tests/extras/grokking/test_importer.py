@@ -277,9 +277,11 @@ class TestOtherLayouts:
     def test_weights_alone_are_not_taken_for_a_run(self, tmp_path):
         """The negative control: TransformerLens' own weights, and a configuration that names no p."""
         model = runs.model_of(network())
-        assert "must come with its configuration" in refusal(save(tmp_path / "a.pt", model.state_dict()))
+        assert "must come with its whole configuration" in refusal(
+            save(tmp_path / "a.pt", model.state_dict())
+        )
         content = {"model": model.state_dict(), "config": {"lr": 0.1}}
-        assert "must come with its configuration" in refusal(save(tmp_path / "b.pt", content))
+        assert "must come with its whole configuration" in refusal(save(tmp_path / "b.pt", content))
 
 
 class TestBadInput:

@@ -1,11 +1,11 @@
-"""A state dict of any HookedTransformer is measured as the model in memory, or what is assumed is said."""
+"""A state dict of any HookedTransformer is measured as the model in memory."""
 
 import json
 import warnings
 
 import pytest
 import torch
-from foreign_checkpoints import TINY, write_bare
+from foreign_checkpoints import TINY, WHOLE, write_bare
 from known_models import only_on_3, user_built
 
 from anchorlens import AnchorTask, CheckpointError, classify, evaluate, open_checkpoint, probes
@@ -76,80 +76,22 @@ def test_without_norms_it_is_a_checkpoint_of_the_plain_variant(tmp_path, fields)
     assert evaluate(path, config=tmp_path / "c.json", n_noise=2).measures == expected
 
 
-def test_a_variant_and_norms_that_contradict_it_are_refused(tmp_path):
-    torch.save(initial_weights(TINY, 0), tmp_path / "with.pt")
-    torch.save(user_built(**SMALL | {"normalization_type": None}).state_dict(), tmp_path / "without.pt")
-    for name, model, cause in (
-        (
-            "with",
-            {"variant": "plain"},
-            "normalization_type must be LN or RMS for weights with norms, got None",
-        ),
-        ("without", {"variant": "plain", "normalization_type": "LN"}, "normalization_type must be None, got"),
-        ("without", {"variant": "gpt2", "normalization_type": "none"}, "must be 'LN' or 'LNPre', got None"),
-    ):
-        with pytest.raises(CheckpointError, match=cause):
-            resolve(tmp_path / f"{name}.pt", config={"model": model})
+def test_weights_with_norms_are_not_of_the_plain_variant(tmp_path):
+    torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
+    with pytest.raises(CheckpointError, match="every weight must be.*got 'blocks.0.ln1.w'"):
+        resolve(tmp_path / "w.pt", config={"model": {"variant": "plain", "act_fn": "relu"}})
 
 
-class TestWhatTheFileDoesNotSay:
-    """Names and shapes do not decide the norms, the activation, the positions, the order of the blocks."""
-
-    @pytest.fixture
-    def no_norms(self, tmp_path):
-        model = user_built(**SMALL | {"normalization_type": None, "act_fn": "relu"})
-        torch.save(model.state_dict(), tmp_path / "w.pt")
-
-        def read(tables):
-            (tmp_path / "c.toml").write_text(tables)
-            return resolve(tmp_path / "w.pt", config=tmp_path / "c.toml")
-
-        return model, read
-
-    def test_norms_are_said_or_it_is_refused(self, no_norms):
-        model, read = no_norms
-        for tables in ("", "model.act_fn = 'relu'", "task.seq_len = 9"):
-            with pytest.raises(CheckpointError, match="normalization_type must be given"):
-                read(tables)
-        said = read("[model]\nact_fn = 'relu'\nnormalization_type = 'none'\n[task]\nseq_len = 9")
-        assert said.checkpoint is not None and said.checkpoint.model_config.variant == "plain"
-        assert torch.equal(said.model(TOKENS), model(TOKENS))
-        assert "act_fn" not in " ".join(said.notes) and "positional_embedding_type standard" in said.notes[0]
-        folded = read("[model]\nact_fn = 'relu'\nnormalization_type = 'LNPre'\n[task]\nseq_len = 9")
-        assert folded.checkpoint is not None and folded.model.cfg.normalization_type == "LN"
-
-    def test_what_is_assumed_reaches_every_verdict(self, tmp_path):
-        torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
-        tables = {"model": {"gamma": 0.5}, "task": {"seq_len": 9}}
-        assumed = r"for which defaults are assumed: act_fn gelu, positional_embedding_type"
-        with (
-            pytest.warns(UserWarning, match=assumed),
-            pytest.warns(UserWarning, match="variant is not named"),
-        ):
-            evaluate(tmp_path / "w.pt", config=tables, n_noise=2)
-        verdict = classify(tmp_path / "w.pt", config=tables, even_underfit=False)
-        assert any("for which defaults are assumed: act_fn gelu" in warning for warning in verdict.warnings)
-        with (
-            pytest.warns(UserWarning, match=assumed),
-            pytest.warns(UserWarning, match="variant is not named"),
-        ):
-            probes.stable_rank(open_checkpoint(tmp_path / "w.pt", config=tables))
-
-    @pytest.mark.parametrize(
-        ("tables", "assumed"),
-        [
-            ({"model": {"variant": "gpt2", "act_fn": "gelu"}}, False),
-            ({"model": {"variant": "gpt2"}}, "act_fn gelu"),
-            ({"model": TINY.to_dict()}, False),
-            ({"preset": "quick", "model": TINY.to_dict()}, False),
-            ({"act_fn": "gelu", "normalization_type": "LN"}, "attention_dir causal"),
-            ({"model": {"act_fn": "gelu"}}, "parallel_attn_mlp False"),
-        ],
-    )
-    def test_no_more_than_is_left_out(self, tmp_path, tables, assumed):
-        torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
-        notes = " ".join(open_checkpoint(tmp_path / "w.pt", config=tables).notes)
-        assert ("for which defaults are assumed" in notes) == bool(assumed) and (assumed or "") in notes
+def test_a_model_without_norms_and_our_tables(tmp_path):
+    """Names and shapes do not decide whether norms were folded or never there: the variant does."""
+    model = user_built(**SMALL | {"normalization_type": None, "act_fn": "relu"})
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    (tmp_path / "c.toml").write_text("[model]\nact_fn = 'relu'\nvariant = 'plain'\n[task]\nseq_len = 9")
+    plain = resolve(tmp_path / "w.pt", config=tmp_path / "c.toml")
+    assert torch.equal(plain.model(TOKENS), model(TOKENS)) and not plain.notes
+    folded = resolve(tmp_path / "w.pt", config={"model": {"variant": "gpt2", "act_fn": "relu"}})
+    assert folded.model.cfg.normalization_type == "LN"
+    assert any("assumed to be folded into other weights" in note for note in folded.notes)
 
 
 @only_on_3
@@ -166,11 +108,11 @@ def test_weights_folded_after_their_configuration_are_read_alike_by_all(tmp_path
     torch.save(model.state_dict(), tmp_path / "w.pt")
     given = resolve(tmp_path / "w.pt", config=config)
     assert torch.allclose(given.model(TOKENS).log_softmax(-1), expected, atol=1e-4)
-    assert any("the weights have no norms: they are assumed to be folded" in note for note in given.notes)
+    assert any("they are assumed to be folded" in note for note in given.notes)
     assert probes.stable_rank(given).to_dict() == probes.stable_rank(model).to_dict()
 
 
-@pytest.mark.filterwarnings("ignore:.*not used:UserWarning", "ignore:its variant:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*not used:UserWarning")
 @pytest.mark.parametrize("fields", [{"normalization_type": "LN"}, KINDS["rotary"]], ids=["ours", "rotary"])
 def test_without_a_task_the_papers_is_taken_aloud_and_only_where_one_is_needed(tmp_path, fields):
     model = user_built(**SMALL | {"act_fn": "gelu"} | fields)
@@ -200,7 +142,7 @@ def test_a_model_that_is_too_small_for_the_papers_task_is_measured_where_no_task
     [
         (
             lambda weights: {"embed.W_E": weights["embed.W_E"].T.contiguous()},
-            "must have shape .* got the transposed shape",
+            "every weight must be a weight of .* with the transposed shape",
         ),
         (
             lambda weights: {"x_embed": weights["embed.W_E"]},
@@ -228,12 +170,12 @@ def test_a_task_of_the_caller_and_one_of_the_file(tmp_path):
     path, config = written(tmp_path, user_built(**SMALL | KINDS["no norms"]))
     with pytest.raises(ValueError, match="task must be the task of config or None"):
         resolve(path, AnchorTask(key_max=80), config=config)
-    bare = write_bare(tmp_path, config=json.dumps({"act_fn": "silu", "normalization_type": "LN"}))
+    bare = write_bare(tmp_path, config=json.dumps({**WHOLE, "act_fn": "silu"}))
     assert resolve(bare.path, AnchorTask(key_max=80), config=bare.config).task.key_max == 80
 
 
 def test_a_note_of_many_fields_is_short_and_safe_to_print(tmp_path):
-    fields = {"act_fn": "gelu", "normalization_type": "LN"} | {f"x\x1b[31m{k}": 1 for k in range(5000)}
+    fields = WHOLE | {f"x\x1b[31m{k}": 1 for k in range(5000)}
     torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
     [note] = [note for note in resolve(tmp_path / "w.pt", config=fields).notes if "not used: x" in note]
     assert len(note) < 2000 and note.isprintable()

@@ -11,7 +11,7 @@ from anchorlens.probes import stable_rank
 from anchorlens.safe import CheckpointError
 
 WEIGHTS = initial_weights(TINY, 0)
-CONFIG = {"model": {"gamma": 0.5}}
+CONFIG = {"model": {"variant": "gpt2", "act_fn": "gelu", "gamma": 0.5}}
 OTHERS = {name: weight + 1 for name, weight in WEIGHTS.items()}
 
 

@@ -379,11 +379,9 @@ def _check_header(header: Mapping[str, Any]) -> None:
     """Check that the parts of a checkpoint's header have the right types.
 
     Raises:
-        ValueError: If a part is missing or has another type.
+        KeyError: If a part is missing.
+        ValueError: If a part has another type.
     """
-    for name in (*_TABLES, "step"):
-        if name not in header:
-            raise ValueError(f"{name} is missing")
     for name in _TABLES:
         if not isinstance(header[name], dict) and not (name == "train" and header[name] is None):
             raise ValueError(f"{name} must be a table, got {safe_repr(header[name])}. Use another copy")

@@ -123,15 +123,11 @@ class HookedTransformerConfig(TransformerLensConfig):
                 f"n_key_value_heads must divide n_heads, got {self.n_key_value_heads} key-value heads and "
                 f"{self.n_heads} heads. Change either number"
             )
-        if (self.num_experts is None) != (self.experts_per_token is None):
+        n_experts, n_active = self.num_experts, self.experts_per_token
+        given_together = (n_experts is None) == (n_active is None)
+        if not given_together or not 0 < (n_active or 1) <= (n_experts or 1):
             raise ValueError(
-                f"num_experts and experts_per_token must be given together, got {self.num_experts} and "
-                f"{self.experts_per_token}. Set both or neither"
-            )
-        if not 0 < (self.experts_per_token or 1) <= (self.num_experts or 1):
-            raise ValueError(
-                f"experts_per_token must be 1 to num_experts, {self.num_experts}, got "
-                f"{self.experts_per_token}. Use fewer experts per token"
+                f"experts_per_token must be 1 to num_experts, {n_experts}, got {n_active}. Correct both"
             )
         if self.use_normalization_before_and_after and self.normalization_type in ("LN", "LNPre"):
             raise ValueError(

@@ -390,7 +390,7 @@ class TestRefuses:
             ("", "is no anchorlens sweep"),
             ("[1, 2]", "not an anchorlens sweep"),
             ('{"format": "anchorlens run", "format_version": 1}', "not an anchorlens sweep"),
-            ('{"format": "anchorlens sweep", "format_version": 9}', "too new"),
+            ('{"format": "anchorlens sweep", "format_version": 9}', "the format version must be"),
             ('{"format": "anchorlens sweep", "format_version": 1}', "not a list of cells"),
             (
                 '{"format": "anchorlens sweep", "format_version": 1, "cells": [{"x": 1}]}',

@@ -207,7 +207,7 @@ class TestWhatItLacks:
             ),
             ({"attention_dir": "backwards"}, "attention_dir must be one of causal, bidirectional"),
             ({"act_fn": "xielu"}, "act_fn must be one of relu, gelu"),
-            ({"num_experts": 2}, r"experts_per_token.*together.*2 and None"),
+            ({"num_experts": 2}, "experts_per_token must be 1 to .*got None"),
             (
                 {"num_experts": 2, "experts_per_token": 3},
                 r"experts_per_token must be 1 to .*got 3",

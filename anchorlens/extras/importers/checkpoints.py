@@ -92,6 +92,20 @@ def shape_of(tensors: Mapping[str, Tensor], name: str, n_dims: int) -> torch.Siz
     return tensors[name].shape
 
 
+def check_sizes(fields: Mapping[str, Any], sizes: Mapping[str, Any], where: str) -> None:
+    """Check that fields which are given are the sizes of the weights.
+
+    Raises:
+        ValueError: If a field has another size.
+    """
+    for name, size in sizes.items():
+        if fields.get(name) not in (None, size):
+            raise ValueError(
+                f"{name} must be {size} as in the weights, got {safe_repr(fields[name])} in {where}. Correct "
+                f"or omit {name}"
+            )
+
+
 def config_beside(file: Path, *folders: Path) -> Settings:
     """Read the config.json that belongs to a weights file.
 

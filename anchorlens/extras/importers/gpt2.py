@@ -23,6 +23,7 @@ from torch import Tensor
 from anchorlens.extras.importers.checkpoints import (
     StateDict,
     broken_rule,
+    check_sizes,
     config_beside,
     imported,
     not_used,
@@ -34,7 +35,6 @@ from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.files.settings import Settings
 from anchorlens.models.config import ModelConfig
 from anchorlens.safe import CheckpointError, reading
-from anchorlens.texts import safe_repr
 
 BUFFERS = (".attn.bias", ".attn.masked_bias")
 FIRST = "h.0.attn.c_attn.weight"
@@ -220,22 +220,10 @@ def _read_hugging_face(source: Source) -> LoadedModel:
         tied = values.get("tie_word_embeddings", True)
         config = gpt2_config(source.tensors, values.get("n_head"), activation)
         d_mlp = values.get("n_inner") or 4 * config.d_model
-        _check_sizes({**values, "n_inner": d_mlp}, _OF_HUGGING_FACE, config, "config.json")
+        check_sizes({**values, "n_inner": d_mlp}, _sizes(config, _OF_HUGGING_FACE), "config.json")
     notes += not_used(theirs, _READ)
     weights = gpt2_weights(source.tensors, config, tied=tied)
     return imported("Hugging Face GPT-2", config, task, weights, notes=notes, vocabulary=vocabulary)
-
-
-def _check_sizes(
-    theirs: Mapping[str, Any], names: Mapping[str, str], config: ModelConfig, where: str
-) -> None:
-    for name, ours in names.items():
-        size = getattr(config, ours, None)
-        if theirs.get(name, size) != size:
-            raise ValueError(
-                f"{name} must be {size} as in the weights, got {safe_repr(theirs[name])} in {where}. Correct "
-                f"or omit {name}"
-            )
 
 
 def _read_nano(source: Source) -> LoadedModel:
@@ -260,8 +248,8 @@ def _read_nano(source: Source) -> LoadedModel:
     if "act_fn" not in told:
         notes.append("the activation is not in a nanoGPT file: act_fn gelu is assumed")
     config = gpt2_config(source.tensors, n_heads, told.get("act_fn", "gelu"))
-    _check_sizes(args, _OF_NANOGPT, config, "model_args")
-    _check_sizes(told, {name: name for name in told}, config, "the table [model]")
+    check_sizes(args, _sizes(config, _OF_NANOGPT), "model_args")
+    check_sizes(told, {name: getattr(config, name, None) for name in told}, "the table [model]")
     whole = Settings(source.file, {**_table(source.content, "config"), **args})
     notes += not_used(whole, (*_OF_NANOGPT, "bias"))
     step = source.content.get("iter_num")
@@ -274,6 +262,11 @@ def _read_nano(source: Source) -> LoadedModel:
         notes=notes,
         step=step if type(step) is int and 0 <= step < 10**12 else None,
     )
+
+
+def _sizes(config: ModelConfig, names: Mapping[str, str]) -> dict[str, int]:
+    """Return the sizes of a model by the names of another format."""
+    return {theirs: getattr(config, ours) for theirs, ours in names.items()}
 
 
 def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

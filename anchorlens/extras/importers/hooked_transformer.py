@@ -20,6 +20,7 @@ from anchorlens.extras.importers.checkpoints import (
     StateDict,
     architecture_fields,
     broken_rule,
+    check_sizes,
     imported,
     model_of,
     not_used,
@@ -91,7 +92,7 @@ def read(source: Source) -> LoadedModel:
             ours, train = _our_tables(config.values, sizes)
             notes = [f"its training set is the one that {config.path} describes"] if train else []
         else:
-            _check_sizes(config.values, sizes)
+            check_sizes(config.values, sizes, "the configuration")
             fields, train = {**config.values, **sizes}, None
             notes = not_used(config, {*architecture_fields(), "task", "vocabulary"})
             other = _other_than_ours(fields, tensors)
@@ -189,7 +190,7 @@ def _our_tables(
     model = parts.get("model", {})
     if not {"preset", "train"} & set(values):
         _check_whole(model, ("variant", "act_fn"))
-    _check_sizes(model, sizes)
+    check_sizes(model, sizes, "the configuration")
     unknown = {} if "train" in parts else {"gamma": None}
     run = RunConfig.from_dict({**parts, "model": {**unknown, **model, **sizes}})
     return run.model_config, run.train_config if "train" in parts else None
@@ -202,15 +203,6 @@ def _check_whole(fields: Mapping[str, Any], required: Iterable[str]) -> None:
             f"{', '.join(missing)}. Give config (--config): the tables task and model with variant and "
             "act_fn, or the model's HookedTransformerConfig, model.cfg.to_dict()"
         )
-
-
-def _check_sizes(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    for name, size in sizes.items():
-        if fields.get(name) not in (None, size):
-            raise ValueError(
-                f"{name} must be {size} as in the weights, got {safe_repr(fields[name])} in the "
-                f"configuration. Correct {name}"
-            )
 
 
 def _other_than_ours(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str | None:

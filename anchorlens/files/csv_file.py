@@ -82,6 +82,11 @@ class CsvFile:
                     f"{safe_repr(name)} twice. Remove one of the columns"
                 )
 
+    @property
+    def n_lines(self) -> int:
+        """The number of line ends, which is an upper limit on the number of rows after the first row."""
+        return max(self._data.count(b"\n"), self._data.count(b"\r"))
+
     def rows(self) -> Int[np.ndarray, "row column"]:
         """All rows, in the narrowest integer type that holds the values.
 

@@ -143,6 +143,9 @@ def is_task(value: object) -> bool:
     return isinstance(value, Task)
 
 
+_ORDER = ". Give the model before its task, the task before configurations, and a run as train(*preset(name))"
+
+
 def task_or_default(task: Task | None = None) -> Task:
     """Return the given task, or the two-anchor task with the papers' values if `task` is None.
 
@@ -151,17 +154,8 @@ def task_or_default(task: Task | None = None) -> Task:
     """
     if task is None:
         return TASKS[0]()
-    check_kind("task", task, Task, "AnchorTask()", hints=_INSTEAD_OF_A_TASK)
+    check_kind("task", task, Task, "AnchorTask()", _ORDER)
     return task
-
-
-_INSTEAD_OF_A_TASK = {
-    "RunConfig": ". Unpack the run: train(*preset(...)).",
-    "str": ". For a run that has a name, write train(*preset(name)).",
-    **dict.fromkeys(("ModelConfig", "TrainConfig"), ". Give the task before the configurations."),
-    **dict.fromkeys(("HookedTransformer", "Checkpoint", "TrainResult"), ". Give the model before its task."),
-}
-"""The advice in the error message for each class that a caller may give instead of a task."""
 
 
 def read_task(values: Mapping[str, Any]) -> Task:

@@ -1,6 +1,7 @@
 """A run whose cure is known, a shipped Phase 3 model with W_Q and W_K times 0.6; and results made by hand."""
 
 from dataclasses import replace
+from inspect import unwrap
 
 from anchorlens import load_checkpoint, save_checkpoint
 from anchorlens.engine import architecture
@@ -23,6 +24,14 @@ IDLE = Intervention("idle", "Changes nothing.", "ours", STILL)
 CURE = Intervention("cure", "Takes the damage back.", "ours", {**STILL, "rescale": f"qk={1 / DAMAGE!r}@0"})
 HURT = Intervention("hurt", "Damages all.", "ours", {**STILL, "rescale": "all=0.01@0"}, steps=0.5)
 ANEW = Intervention("anew", "Begins again.", "ours", added={"gamma": 0.1}, anew=True, baseline=True)
+
+
+def ask_fewest(patch):
+    """Fewer questions than `asked_less` of a model that is certain of its phase, and evaluated many times."""
+    from anchorlens.tasks.two_anchor.behaviour import evaluate
+
+    for name, number in {"max_train": 128, "max_trials": 250}.items():
+        patch.setitem(unwrap(evaluate).__kwdefaults__, name, number)
 
 
 def damaged(path, **metrics):

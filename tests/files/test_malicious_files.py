@@ -4,6 +4,7 @@ import json
 import pickle
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import malicious_files
@@ -75,11 +76,22 @@ CAUSES = {
 }
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Maker -> its file, made once; and the file that appears when one of them runs anything."""
+    folder, marker = tmp_path_factory.mktemp("malice"), tmp_path_factory.mktemp("ran") / "marker"
+
+    @cache
+    def path(maker):
+        (folder / maker.__name__).mkdir()
+        return maker(folder / maker.__name__, marker)
+
+    return path, marker
+
+
 @pytest.mark.parametrize("maker", MALICE, ids=lambda maker: maker.__name__)
-def test_refused_without_running_anything(tmp_path, maker):
-    marker = tmp_path / "marker"
-    (tmp_path / "files").mkdir()
-    path = maker(tmp_path / "files", marker)
+def test_refused_without_running_anything(made, maker):
+    path, marker = made[0](maker), made[1]
     for read in (open_checkpoint,) if path.is_dir() else (open_checkpoint, load_checkpoint):
         with pytest.raises(CheckpointError) as error:
             read(path)
@@ -95,14 +107,10 @@ def test_the_payload_would_work(tmp_path):
     assert (tmp_path / "ran").exists()
 
 
-def test_refused_without_allocating(tmp_path):
-    paths = []
-    for maker in MALICE:
-        folder = tmp_path / maker.__name__
-        folder.mkdir()
-        paths.append(str(maker(folder, tmp_path / "marker")))
+def test_refused_without_allocating(made, tmp_path):
+    paths = [str(made[0](maker)) for maker in MALICE]
     command = [sys.executable, malicious_files.__file__, str(write_own(tmp_path).path), *paths]
     done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[2], text=True)
     result = json.loads(done.stdout)
-    assert len(result["refused"]) == len(paths) and not (tmp_path / "marker").exists()
+    assert len(result["refused"]) == len(paths) and not made[1].exists()
     assert result["grown"] < 300

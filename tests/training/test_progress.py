@@ -161,7 +161,9 @@ class TestLines:
         for where in ("cli.training", "extras.sweep.commands", "extras.audit.commands"):
             monkeypatch.setattr(f"anchorlens.{where}.COMMAND_LINE_SECONDS", 1e-3)
         options = [word for name, value in TINY.items() for word in (f"--{name.replace('_', '-')}", value)]
-        few = ["--seeds", 1, "--steps", 4, "--n-samples", 600]
+        rows = [f"{key},{a},{b},{key + a + b}" for key in range(10, 16) for a in (1, 2) for b in (1, 2)]
+        (tmp_path / "few.csv").write_text("\n".join(["key,a1,a2,target", *rows]))
+        few = [tmp_path / "few.csv", "--seeds", 1, "--workers", 1, "--steps", 4, "--n-samples", 600]
         for words in (["train", *options], ["sweep", "--engine", "serial", *options], ["audit", *few]):
             lines = call(*words, "--out", tmp_path / words[0]).stderr.splitlines()
             told = [line for line in lines if re.fullmatch(LINE.format("training", r"\d+", "step"), line)]

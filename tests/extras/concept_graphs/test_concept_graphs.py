@@ -2,18 +2,17 @@
 
 import dataclasses
 import functools
-import inspect
 import json
 
 import numpy as np
 import pytest
 import torch
+from few_questions import draw_little
 from typer.testing import CliRunner
 
 from anchorlens import classify, load_checkpoint, preset, train
 from anchorlens.cli import app
 from anchorlens.engine.engines import FunctionalEngine
-from anchorlens.extras.concept_graphs import task as task_module
 from anchorlens.extras.concept_graphs.diffusion import Schedule
 from anchorlens.extras.concept_graphs.images import (
     TRAINED,
@@ -249,12 +248,8 @@ class TestScores:
 
 @pytest.fixture
 def few_samples(monkeypatch):
-    """Two samples of a tuple, and few noisy images for BatchNorm: how well it draws is not looked at."""
-    monkeypatch.setattr(task_module, "_BN_BATCHES", 1)
-    monkeypatch.setattr(task_module, "_BN_BATCH", 16)
-    monkeypatch.setattr(task_module, "QUICKLY", 2)
-    evaluate = inspect.unwrap(ConceptGraphsTask.evaluate)  # behind the check of its shapes
-    monkeypatch.setitem(evaluate.__kwdefaults__, "n_samples", 2)
+    """Two samples of a tuple in two steps, few images for BatchNorm: how well it draws is not looked at."""
+    draw_little(monkeypatch)
 
 
 @pytest.mark.usefixtures("few_samples")

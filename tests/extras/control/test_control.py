@@ -10,7 +10,7 @@ from pathlib import Path
 import forked
 import pytest
 import torch
-from known_cures import ANEW, CURE, HURT, IDLE, STILL, damaged
+from known_cures import ANEW, CURE, HURT, IDLE, STILL, ask_fewest, damaged
 from sweeping import ROOT, wait_for
 
 from anchorlens import control, load_checkpoint, preset, save_checkpoint
@@ -20,6 +20,11 @@ from anchorlens.training import checkpoints
 from anchorlens.training.plan import check_runs
 
 QUIET = {"progress": False, "workers": 1}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewest_questions(few_questions):
+    ask_fewest(few_questions)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +139,7 @@ def test_attempts_under_way_end_with_the_time(tmp_path):
 
 SCRIPT = """
 from few_questions import asked_less
-from known_cures import CURE, HURT, IDLE
+from known_cures import CURE, HURT, IDLE, ask_fewest
 from anchorlens.extras.control import Intervention, control
 import sys
 from dataclasses import replace
@@ -142,7 +147,8 @@ from dataclasses import replace
 if __name__ == "__main__":
     long = replace(IDLE, name="long", steps=20.0, fields={**IDLE.fields, "state_every_seconds": 0})
     tried = {"interventions": [HURT, long, CURE], "workers": 1, "progress": False}
-    with asked_less():
+    with asked_less() as patch:
+        ask_fewest(patch)
         control(sys.argv[1], sys.argv[2], minutes=60, **tried)
 """
 

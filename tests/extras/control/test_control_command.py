@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from anchorlens_command import call
-from known_cures import ANEW, CURE, HURT, IDLE, STILL, damaged, result
+from known_cures import ANEW, CURE, HURT, IDLE, STILL, ask_fewest, damaged, result
 from sweeping import wait_for
 
 from anchorlens import control
@@ -17,6 +17,11 @@ from anchorlens.extras.control import INTERVENTIONS, Control
 from anchorlens.extras.control.views import control_table, notes, overview, summary
 from anchorlens.show.tables import text_of
 from anchorlens.training import checkpoints
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewest_questions(few_questions):
+    ask_fewest(few_questions)
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,14 @@ TL4 := .venv-tl4
 TL4_VERSION := 4.3.0
 TL4_TESTS := tests/models tests/extras/transformer_lens_4 tests/probes tests/verdict/test_classify_command.py tests/verdict/test_on_a_bridge.py \
 	tests/files/test_checkpoint.py tests/extras/importers/test_formats.py tests/extras/importers/test_vocabularies.py
+# pictures side by side, and what copies of holdout learn: the engine computes them, as the library (TestCopies)
+TL4_NOT := --ignore tests/probes/test_compare.py \
+	$(foreach class,TestKnownAnswers TestTrainingData,--deselect tests/probes/test_holdout.py::$(class))
 
 FAST := 'not slow and not system'
+
+# what is compiled is kept, or each of the hundreds of processes of the tests would compile the package anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-system test-core test-tl4 test-research test-standin test-tutorials test-slow check lint docs tutorials setup clean
 
@@ -44,7 +50,7 @@ test-core: $(READY)
 
 # on TransformerLens 4; all of the verdict's tests would take seven minutes more
 test-tl4: $(TL4)/.ready
-	OMP_NUM_THREADS=1 $(TL4)/bin/python -m pytest -m 'not slow' --numprocesses 2 --dist loadfile $(TL4_TESTS)
+	OMP_NUM_THREADS=1 $(TL4)/bin/python -m pytest -m 'not slow' --numprocesses 2 --dist loadfile $(TL4_NOT) $(TL4_TESTS)
 
 $(TL4)/.ready: pyproject.toml constraints.txt Makefile
 	$(PYTHON) -m venv $(TL4)
@@ -58,7 +64,8 @@ test-research: $(READY)
 
 # what needs a GPU, on a stand-in that shows wrong devices and waits of the host (docs/speed.md says what it cannot)
 test-standin: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --standin -m gpu $$(grep -rl --include='*.py' mark.gpu tests research/tests)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --standin -m gpu --numprocesses 2 --dist loadfile \
+		$$(grep -rl --include='*.py' mark.gpu tests research/tests)
 
 # the notebooks, each in a kernel of its own, and the ten lines of the README
 test-tutorials: $(READY)

@@ -30,6 +30,14 @@ LONGEST_FIRST = (
     "tests/training/test_training.py",
     "tests/training/test_progress.py",
     "tests/training/test_train_many.py",
+    "research/tests/test_gpu_queue.py",
+    "research/tests/test_paper_figures_j.py",
+    "research/tests/test_calibrate.py",
+    "tests/gpu/test_training_on_a_gpu.py",
+    "tutorials/10_control.ipynb",
+    "tutorials/11_did_it_grok.ipynb",
+    "tutorials/08_a_benchmark_you_know.ipynb",
+    "tutorials/09_pictures.ipynb",
 )
 """Files that would be waited for at the end of a run, were they begun late; the longest first."""
 

@@ -178,7 +178,7 @@ class TestEmbedding:
 
     @pytest.mark.parametrize("tokens", [[1, 2], [1, 2, 2], [-1, 2, 3], [1, 2, 201]])
     def test_tokens_that_cannot_be_taken(self, tokens, model):
-        with pytest.raises(ValueError, match=r"tokens.*3 different tokens.*0\.\.200"):
+        with pytest.raises(ValueError, match=r"tokens.*3 different tokens below d_vocab 201"):
             embedding_pca(model, tokens=tokens)
         with pytest.raises(ValueError, match=r"tokens.*whole numbers, got 'all'"):
             embedding_pca(model, tokens="all")

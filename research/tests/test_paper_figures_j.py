@@ -12,6 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 import torch
+from few_questions import draw_little
 from sweeping import TINY, tiny
 
 import j3_phases
@@ -511,7 +512,8 @@ def test_the_error_and_the_speed_of_a_run():
 
 
 def test_concept_graphs_are_asked_over_gamma_and_on_the_way(tmp_path, monkeypatch):
-    """Figure 6 on small networks of six steps: numbers, stable ranks, and the pictures."""
+    """Figure 6 on small networks of two steps: numbers, stable ranks, and the pictures."""
+    draw_little(monkeypatch)
     asked = (
         "--seed 0 --gamma 0.5 0.8 --steps 2 --set n_feat=8 n_diffusion_steps=10 n_samples=64 batch_size=16"
     )

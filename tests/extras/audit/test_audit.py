@@ -231,9 +231,8 @@ class TestByHand:
 def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("audit") / "new"
     task = corrupted(TASK, 0.05)
-    return audit(
-        task, model_config=TINY, train_config=RECIPE, seeds=[0], n_evaluations=30, n_draws=2, out=out
-    ), out
+    short = {"n_evaluations": 30, "n_draws": 2, "workers": 1}
+    return audit(task, model_config=TINY, train_config=RECIPE, seeds=[0], out=out, **short), out
 
 
 class TestPlanted:

@@ -32,7 +32,7 @@ LONGEST_FIRST = (
     "tests/training/test_train_many.py",
     "research/tests/test_gpu_queue.py",
     "research/tests/test_paper_figures_j.py",
-    "research/tests/test_calibrate.py",
+    "research/tests/test_complexity_control.py",
     "tests/gpu/test_training_on_a_gpu.py",
     "tutorials/10_control.ipynb",
     "tutorials/11_did_it_grok.ipynb",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from few_questions import draw_little
 
 import bring_home
 import jobs
@@ -50,6 +51,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(bring_home, "SCRIPTS", copied / "research/figures")
     monkeypatch.setattr(sys, "path", [str(copied / "research/figures"), *sys.path])
     monkeypatch.chdir(tmp_path)
+    draw_little(monkeypatch)
     return copied
 
 

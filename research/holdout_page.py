@@ -17,6 +17,7 @@ from pathlib import Path
 import jinja2
 
 from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED
+from anchorlens.probes.shared.look_up import ABOVE_CHANCE
 from holdout import analysis
 from holdout.analysis import Row
 from holdout.kinds import FIRST_HALF, KINDS, runs
@@ -25,8 +26,7 @@ from holdout.overlaps import KINDS as OVERLAPPING
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, PICTURE = DOCS / "holdout.md", DOCS / "images/holdout.png"
 FOLDER = Path(__file__).parent / "holdout"
-TEMPLATE, OVERLAPS, LOOK_UPS = FOLDER / "page.md.jinja", FOLDER / "overlaps.json", FOLDER / "look_ups.json"
-_CLOSE = 0.1
+TEMPLATE, OVERLAPS, AGAIN = FOLDER / "page.md.jinja", FOLDER / "overlaps.json", FOLDER / "again.json"
 """The difference of accuracies within which a look-up explains what the copies answer."""
 
 
@@ -49,15 +49,14 @@ def written(rows: Sequence[Row] | None = None) -> str:
     overlaps = [row for row in json.loads(OVERLAPS.read_text("utf-8")) if "holdout_ratio" in row]
     overlaps.sort(key=lambda row: (row["rule"], list(OVERLAPPING).index(row["kind"]), row["seed"]))
     random = [row for row in overlaps if not row["rule"]]
-    close, n_known = looked_up(rows)
+    again = json.loads(AGAIN.read_text("utf-8"))
     text = template.render(
         overlaps=overlaps,
         n_random=len(random),
         wrong_by_rows=sum((row["holdout_ratio"] or 0) >= LEARNT for row in random),
         wrong_by_groups=sum((row["ratio_of_groups"] or 0) >= LEARNT for row in random),
-        n_known=n_known,
-        close=len(close),
-        close_kinds=", ".join(dict.fromkeys(row["kind"] for row in close)),
+        again=related(again),
+        n_again=sum("part" in row and row["part"] in ("", "the rest") for row in again),
         rows=rows,
         n_planned=len(list(runs())),
         n_draws=analysis.N_DRAWS,
@@ -78,21 +77,24 @@ def written(rows: Sequence[Row] | None = None) -> str:
     return text.strip() + "\n"
 
 
-def looked_up(rows: Sequence[Row]) -> tuple[list[Row], int]:
-    """The runs that learnt whose left-out rows a look-up answers too, and how many runs were looked up."""
-    found = {row["name"]: row for row in json.loads(LOOK_UPS.read_text("utf-8"))}
-    learnt = [
-        row
-        for row in analysis.decided(rows)
-        if analysis.truth(row) == "learnt" and row["name"] in found and row.get("holdout_ratio") is not None
-    ]
-    close = []
-    for row in learnt:
-        chance = row["chance"]
-        left_out = chance + row["holdout_ratio"] * (row["others"] - chance)
-        if found[row["name"]]["groups"] > left_out - _CLOSE:
-            close.append(row)
-    return close, len(learnt)
+def related(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """For each kind, how many runs that learnt are called so by rows, and by groups and look-up too."""
+    counted = []
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        learnt = [
+            row
+            for row in analysis.decided(rows)
+            if row["kind"] == kind and analysis.truth(row) == "learnt" and row.get("look_up") is not None
+        ]
+        by_rows = [row for row in learnt if analysis.named(row) == "learnt"]
+        by_both = [
+            row
+            for row in by_rows
+            if (row["related_ratio"] or 0) >= LEARNT
+            and row["look_up"] <= row["related_left_out"] - ABOVE_CHANCE
+        ]
+        counted.append({"kind": kind, "n": len(learnt), "by_rows": len(by_rows), "by_both": len(by_both)})
+    return [row for row in counted if row["n"]]
 
 
 def of_kind(kind: str, rows: Sequence[Row]) -> dict[str, object]:

@@ -21,7 +21,8 @@ import torch
 
 from anchorlens import ModelConfig, TrainConfig, load_checkpoint, train
 from anchorlens.models.library import HookedTransformer
-from anchorlens.probes.any_model.holdout import _chance, holdout
+from anchorlens.probes.any_model.holdout import holdout
+from anchorlens.probes.shared.look_up import LookUp
 from anchorlens.tasks.shared.base import Task, TaskConfig
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluator import Evaluator
@@ -32,7 +33,19 @@ from holdout.kinds import KINDS, Planned, runs
 TABLE = Path(__file__).parent / "holdout/runs.json"
 BATCH = 64
 MOST_ASKED = 1000
-READ = ("holdout_ratio", "ratio_at_80", "ratio_at_40", "ratio_at_20", "others", "chance", "dose")
+READ = (
+    "related_ratio",
+    "related_left_out",
+    "look_up",
+    "n_groups",
+    "holdout_ratio",
+    "ratio_at_80",
+    "ratio_at_40",
+    "ratio_at_20",
+    "others",
+    "chance",
+    "dose",
+)
 
 
 def task_of(data: TokenBatch, n_tokens: int) -> Task:
@@ -57,6 +70,11 @@ def task_of(data: TokenBatch, n_tokens: int) -> Task:
             return self.evaluation({"train": Evaluator(model, self).accuracy(asked)}, seed=seed)
 
     return Given()
+
+
+def chance_after(data: TokenBatch, n_trained: int) -> float:
+    """Accuracy on new sequences of the most frequent target after the last token of the trained ones."""
+    return LookUp(data.tokens.numpy(), data.targets.numpy()).chance(np.arange(len(data)) >= n_trained)
 
 
 def accuracy(model: HookedTransformer, task: Task, data: TokenBatch) -> tuple[float, float]:
@@ -103,7 +121,7 @@ def made(planned: Planned) -> list[dict[str, Any]]:
         mine, new = data.take(np.flatnonzero(of_data)), fresh.take(np.flatnonzero(of_fresh))
         (at_train, _), (at_fresh, whole) = accuracy(model, task, mine), accuracy(model, task, new)
         both = TokenBatch(torch.cat([mine.tokens, new.tokens]), torch.cat([mine.targets, new.targets]))
-        chance = _chance(both, np.arange(len(both)) >= len(mine))
+        chance = chance_after(both, len(mine))
         row = {**about, "part": part, "train": at_train, "fresh": at_fresh, "fresh_whole": whole}
         row |= {"fresh_chance": chance}
         began = time.process_time()
@@ -137,7 +155,7 @@ def shipped(path: Path) -> dict[str, Any]:
         "train": at_train,
         "fresh": at_fresh,
         "fresh_whole": whole,
-        "fresh_chance": _chance(both, np.arange(len(both)) >= len(trained)),
+        "fresh_chance": chance_after(both, len(trained)),
         **{name: getattr(found, name) for name in READ},
         "probe_lr": found.lr,
     }

@@ -1,13 +1,11 @@
 """Train models on rows that share their content, and compare what holdout reads of rows and of groups.
 
     python research/overlap_study.py [--minutes 60]
-    python research/overlap_study.py --of-the-study
 
 A run that is in the table is not made again. Each run is trained on data of `holdout/overlaps.py` until it
 fits them (random labels), or for a fixed number of updates with weight decay (a rule), and asked new
 sequences. `holdout` then leaves out tenths of the rows, as always, and tenths of the groups of
-`holdout/look_up.py`. With `--of-the-study`, no model is trained: the data of the 203 runs of
-`holdout_study.py` are looked up in one another.
+anchorlens/probes/shared/look_up.py.
 """
 
 from __future__ import annotations
@@ -24,13 +22,11 @@ import torch
 from anchorlens import ModelConfig, build_model
 from anchorlens.models.library import HookedTransformer
 from anchorlens.probes.any_model.holdout import holdout
-from holdout.kinds import KINDS as KINDS_OF_RUNS
-from holdout.kinds import runs
-from holdout.look_up import LookUp
+from anchorlens.probes.shared.look_up import LookUp
 from holdout.overlaps import KINDS, Overlapping
 
 FOLDER = Path(__file__).parent / "holdout"
-TABLE, LOOK_UPS = FOLDER / "overlaps.json", FOLDER / "look_ups.json"
+TABLE = FOLDER / "overlaps.json"
 SEEDS = 2
 ENOUGH, UPDATES, COPIES = 0.985, 4000, 3
 
@@ -116,37 +112,12 @@ def made(name: str, seed: int) -> dict[str, Any]:
     }
 
 
-def of_the_study() -> list[dict[str, Any]]:
-    """How well the rows and groups of each run's training data are looked up; COGS is left out."""
-    rows = []
-    for name, planned in runs():
-        if planned.kind == "COGS":
-            continue
-        pool = KINDS_OF_RUNS[planned.kind](
-            planned.place,
-            np.random.default_rng([5902, list(KINDS_OF_RUNS).index(planned.kind), planned.place]),
-        )
-        data = pool.batch.take(np.arange(pool.many if planned.is_many else pool.few)).distinct()
-        look_up, rng = LookUp(data.tokens.numpy(), data.targets.numpy()), np.random.default_rng(0)
-        groups = look_up.groups(rng)
-        tenth, of_rows = groups.tenths(rng) == 0, rng.permutation(len(data)) < len(data) // 10
-        row = {"name": name, "n": len(data), "chance": look_up.chance(of_rows)}
-        row |= {"rows": look_up.accuracy(of_rows), "n_groups": groups.n, "groups": look_up.accuracy(tenth)}
-        rows.append({key: round(one, 4) if isinstance(one, float) else one for key, one in row.items()})
-        print(json.dumps(rows[-1]), flush=True)
-    return rows
-
-
 def main() -> None:
     """Make the runs that are missing in the table, one line of it for each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60, help="begin no run after this time")
-    parser.add_argument("--of-the-study", action="store_true", help="look up the data of holdout_study.py")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.of_the_study:
-        LOOK_UPS.write_text("[\n" + ",\n".join(map(json.dumps, of_the_study())) + "\n]\n")
-        return
     rows = json.loads(TABLE.read_text()) if TABLE.exists() else []
     there, began = {(row["kind"], row["seed"]) for row in rows}, time.monotonic()
     for seed, name in ((seed, name) for seed in range(SEEDS) for name in KINDS):

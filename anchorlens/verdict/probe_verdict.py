@@ -21,6 +21,7 @@ import torch
 from anchorlens import probes
 from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, UPDATES, Holdout, holdout
+from anchorlens.probes.shared.look_up import ABOVE_CHANCE
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import (
@@ -51,11 +52,14 @@ BOUNDS: Mapping[Memorisation, tuple[float, float]] = dict(
 _MEANINGS = {
     "holdout_ratio": f"after {UPDATES[-1]} updates without a tenth of the training data: accuracy on that "
     "tenth, over the accuracy on the other data, both above chance",
-    "ratio_at_80": "the same ratio after 80 updates",
+    "related_ratio": "the same ratio with related sequences held out together, above the look-up",
+    "ratio_at_80": "the first ratio after 80 updates",
     "ratio_at_40": "the same ratio after 40 updates",
     "ratio_at_20": "the same ratio after 20 updates",
     "others": f"accuracy on the other training data after {UPDATES[-1]} updates",
     "chance": "accuracy of the most frequent answer after the last token",
+    "look_up": "accuracy of a look-up in the other training sequences, on held-out sequences",
+    "n_groups": "number of groups of related sequences",
     "dose": "mean weight decay per update",
     "n_left_out": "number of training sequences in that tenth",
 }
@@ -284,7 +288,9 @@ def phase_by_holdout(found: Holdout) -> Phase:
     """Return the label that a holdout ratio determines.
 
     The label is `memorised` up to a ratio of 0.75, and `learnt a rule` from a ratio of 0.84 on. Between these
-    bounds, the result is undecided.
+    bounds, the result is undecided. For `learnt a rule`, `related_ratio` must also be at least 0.84, and the
+    accuracy of the copies on held-out sequences must be more than 0.1 above the accuracy of a look-up.
+    Otherwise, the other sequences may contain what a held-out sequence teaches, and the result is undecided.
     """
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:
@@ -292,6 +298,8 @@ def phase_by_holdout(found: Holdout) -> Phase:
         return Phase.undecided("no readings", f"{why}, so there is no ratio")
     for label, (low, high) in BOUNDS.items():
         if low <= ratio <= high:
+            if label == MEMORISATION[1] and (why := _without_a_rule(found)):
+                return Phase.undecided("answered by look-up", f"{why}; {numbers}")
             return Phase(None, None, numbers, solution=label)
     why = (
         f"models that memorised have at most {MEMORISED:.2f}, those that learnt a rule at least {LEARNT:.2f}"
@@ -299,13 +307,29 @@ def phase_by_holdout(found: Holdout) -> Phase:
     return Phase.undecided("between", f"{why}; {numbers}")
 
 
+def _without_a_rule(found: Holdout) -> str | None:
+    """Return how the other sequences may teach a held-out sequence without a rule; None if they do not."""
+    if found.look_up is None or found.related_left_out is None:
+        return None
+    ratio, is_looked_up = found.related_ratio, found.look_up > found.related_left_out - ABOVE_CHANCE
+    if ratio is not None and ratio >= LEARNT and not is_looked_up:
+        return None
+    if is_looked_up and (ratio is None or ratio >= LEARNT):
+        return f"a look-up in the other rows answers these rows too (accuracy {found.look_up:.2f})"
+    related = "no ratio" if ratio is None else f"ratio {ratio:.2f}"
+    if found.in_any_order:
+        known = "knows that the order does not matter; whether more is not shown"
+        return f"{known} ({related} with all orders of a row held out together)"
+    return f"related rows may teach a row ({related} above a look-up, with related rows held out together)"
+
+
 def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
     """Yield the readings of `holdout`.
 
-    Only the ratio after all updates determines the label.
+    Only the two ratios after all updates determine the label.
     """
     for name, meaning in _MEANINGS.items():
-        value, decides = getattr(found, name), name == "holdout_ratio"
+        value, decides = getattr(found, name), name in ("holdout_ratio", "related_ratio")
         about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))
         ranges, vote = ({**BOUNDS}, phase.solution) if decides else ({}, None)
         yield Evidence(*about, ranges=ranges, vote=vote, weight=0.0, sees="training data")

@@ -9,7 +9,7 @@ specifically.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -44,6 +44,8 @@ class Measurement:
     at: Callable[[AnchorTask, int], Mapping[str, Any]] | None = None
     """The function from (task, position of the key) to the options, or `None` if the probe has no
     position."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The options of a probe that has no position."""
     costly: bool = False
     """Whether the measurement is costly. A verdict takes a costly measurement only while no phase is
     assigned."""
@@ -83,7 +85,7 @@ MEASURED: Mapping[str, Measurement] = {
     "q_condensation": Measurement(probes.q_condensation),
     "embedding_pca": Measurement(probes.embedding_pca),
     "stable_rank": Measurement(probes.stable_rank),
-    "holdout": Measurement(probes.holdout, costly=True, may_refuse=True),
+    "holdout": Measurement(probes.holdout, None, {"related": False}, costly=True, may_refuse=True),
     "survival": Measurement(probes.survival, costly=True),
 }
 """The measurements by name. Each name begins with the name of the probe. The costly measurements are in the
@@ -162,8 +164,8 @@ def _over_random_cosine(value: float, cfg: Any) -> float:
 
 def _readings(measurement: str, sees: Sees = "trained pairs", **meanings: str) -> Iterator[Reading]:
     """Yield the readings of a measurement, given the meaning of each field."""
-    for field, meaning in meanings.items():
-        yield Reading(measurement, field, meaning, sees)
+    for name, meaning in meanings.items():
+        yield Reading(measurement, name, meaning, sees)
 
 
 READINGS: tuple[Reading, ...] = (
@@ -297,7 +299,7 @@ def measurements(
     for name, measured in MEASURED.items():
         if names is not None and name not in names:
             continue
-        asked = [{}] if measured.at is None else [measured.at(task, position) for position in positions]
+        asked = [measured.at(task, one) for one in positions] if measured.at else [measured.options]
         data = {"training_set": training_set} if needs_training_set(measured.probe) else {}
         try:
             results[name] = [probes.apply(measured.probe, model, task, **data, **one) for one in asked]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import overlap_study
-from holdout.look_up import LookUp
+from anchorlens.probes.shared.look_up import LookUp
 from holdout.overlaps import KINDS
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from known_fits import CONFIG, PAIRS, RANDOM, fitted, memoriser_of, rule_of
+from known_fits import CONFIG, PAIRS, RANDOM, copier_of, fitted, memoriser_of
 from known_models import ARCHITECTURES, own_answers, user_built
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint, preset, train
@@ -35,7 +35,7 @@ class TestKnownAnswers:
 
     def test_a_rule_survives(self, tmp_path_factory):
         """The answer is the first token, whatever the second is."""
-        found = holdout(rule_of(tmp_path_factory), training_set=(PAIRS, PAIRS[:, 0]))
+        found = holdout(copier_of(tmp_path_factory), training_set=(PAIRS, PAIRS[:, 0]))
         assert found.holdout_ratio >= 0.85 and found.ratio_at_20 >= 0.85 and found.others > 0.8
 
     def test_of_a_rule_with_exceptions_the_exceptions_alone_are_forgotten(self):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -18,10 +19,11 @@ from anchorlens.plots.bars import accuracy_lines
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
 from anchorlens.probes.shared.further_training import Copies
+from anchorlens.probes.shared.look_up import LookUp
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import Batch
-from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, distinct_rows, token_batch
+from anchorlens.tasks.shared.batch import TokenBatch, distinct_rows, token_batch
 from anchorlens.tasks.shared.evaluator import check_capacity
 from anchorlens.tasks.shared.task_errors import task_errors
 
@@ -45,6 +47,8 @@ the second threshold has lost the other data, so the ratio is undefined. Weights
 third threshold."""
 _CLOSE = 0.1
 """The smallest excess over chance of the accuracy on the other data at which the ratio is defined."""
+_MOST_RELATED = 5000
+"""The largest number of random sequences that are looked up in one another."""
 _SLOWEST = 4
 """The largest divisor of the learning rate. The probe halves the rate each time a copy loses the other
 data."""
@@ -58,7 +62,8 @@ class Holdout(ProbeResult):
 
     probe: ClassVar[str] = "holdout"
     readings: ClassVar[tuple[str, ...]] = (
-        "holdout_ratio", "ratio_at_80", "ratio_at_40", "ratio_at_20", "others", "chance", "dose",
+        "holdout_ratio", "related_ratio", "ratio_at_80", "ratio_at_40", "ratio_at_20", "others", "chance",
+        "look_up", "dose",
     )  # fmt: skip
     updates: np.ndarray
     """[measurement] The number of updates before each measurement, which is 0, 20, 40, 80 or 100."""
@@ -86,6 +91,21 @@ class Holdout(ProbeResult):
     chance: float
     """The mean accuracy of a predictor on the held-out sequences, from 0 to 1. The predictor uses only the
     last token. It predicts the last token's most frequent target in the other training data."""
+    related_ratio: float | None
+    """The mean ratio after 100 updates if related sequences are held out together, from 0 to 1. Both
+    accuracies are taken above `chance` or `look_up`, whichever is larger. Without related sequences, the
+    copies are those of `holdout_ratio`. The ratio is `None` if the other accuracy is below 0.8, or less than
+    0.1 above the larger of both, and if only the sequences were held out."""
+    related_left_out: float | None
+    """The mean accuracy on the held-out sequences in this measurement, from 0 to 1."""
+    look_up: float | None
+    """The mean accuracy of a look-up of the sequences that this measurement holds out, from 0 to 1. The
+    look-up answers a sequence with the answer of the most similar other training sequence."""
+    n_groups: int | None
+    """The number of groups of related sequences, among at most 5,000 random sequences. Two sequences are
+    related if a look-up of one finds the other. Without related sequences, each sequence is a group."""
+    in_any_order: bool | None
+    """Whether related sequences have the same tokens in another order."""
     dose: float
     """The mean weight decay of the first 80 updates, from 0 to `weight_decay`. Weights decay only in updates
     with a batch accuracy of at least 0.85."""
@@ -135,6 +155,7 @@ def holdout(
     *,
     training_set: object = None,
     which: object = None,
+    related: bool = True,
     n_copies: int = 3,
     lr: float = 2e-3,
     weight_decay: float = 5.0,
@@ -157,9 +178,12 @@ def holdout(
     chance level is the accuracy of a predictor that uses only the last token and gives the most frequent
     target of this token. Equal sequences count once.
 
-    Limitations: The probe holds out sequences. If other sequences contain what a sequence teaches, a model
-    that memorised random labels has a high ratio. Examples are augmented data, windows of one text, and all
-    prefixes of a text. Hold out whole groups with `which` then. The probe does not show which rule the model
+    If other sequences contain what a sequence teaches, a model that memorised random labels also keeps the
+    sequence. Examples are augmented data, windows of one text, and all prefixes of a text. A look-up in the
+    other sequences finds such related sequences. A second measurement holds out groups of related sequences,
+    and takes the accuracies above the accuracy of the look-up (`related_ratio`).
+
+    Limitations: The look-up may overlook what sequences share. The probe does not show which rule the model
     learnt, or whether the rule holds outside the training data. The holdout ratio of a model trained on
     random labels can reach 0.6, although these labels follow no rule. Two models that memorised can have the
     same ratio although only one of the models predicts new data. The holdout ratio is therefore not an
@@ -175,6 +199,8 @@ def holdout(
         which: a boolean mask [sequence] that is true for the sequences to hold out instead of random tenths,
             for example for exceptions. With `which`, every copy holds out the masked sequences, and each copy
             has separate batches.
+        related: whether to look for related sequences, without `which`. The second measurement doubles the
+            time where there are some.
         n_copies: the number of copies, from 1 to 10.
         lr: the learning rate, above 0.
         weight_decay: the decoupled weight decay of an update, at least 0.
@@ -213,23 +239,35 @@ def holdout(
     check_number("weight_decay", weight_decay, minimum=0, maximum=1 / lr)
     check_number("seed", seed, minimum=0, integer=True)
     data, mask = _distinct(_training_data(model, task, training_set, seed), which)
-    rng = generator(seed, "probe")
-    tenth = rng.permutation(len(data)) // (len(data) // 10)
+    tenth = generator(seed, "probe").permutation(len(data)) // (len(data) // 10)
     is_out = np.array([tenth == k if mask is None else mask for k in range(n_copies)])
-    chance = np.array([_chance(data, own) for own in is_out])
-    factor = 1
-    while True:
-        left_out, others, dose = _trained_without(
-            model, data, is_out, generator(seed, "probe", 1),
-            lr=lr / factor, weight_decay=weight_decay * factor, batch_size=batch_size,
-            n_sequences=n_sequences,
-        )  # fmt: skip
-        if others[-1].min() >= _LOST or factor == _SLOWEST:
-            break
-        factor *= 2
-    is_read = (others >= _LOST) & (others - chance >= _CLOSE)
-    ratios = np.clip((left_out - chance) / np.where(is_read, others - chance, np.nan), 0, 1)
+    trained = partial(
+        _trained_with_retries, model, lr=lr, weight_decay=weight_decay, batch_size=batch_size,
+        n_sequences=n_sequences, seed=seed,
+    )  # fmt: skip
+    look_up = LookUp(data.tokens.numpy(), data.targets.numpy())
+    chance = np.array([look_up.chance(own) for own in is_out])
+    left_out, others, dose, factor = trained(data, 1, is_out)
+    ratios = _ratios(left_out, others, chance)
     at_20, at_40, at_80, at_end = map(number, ratios[1:].mean(axis=1))
+    of_groups = dict.fromkeys(("related_ratio", "related_left_out", "look_up", "n_groups", "in_any_order"))
+    if mask is None and related:
+        rng, found = generator(seed, "probe", 2), (left_out, others)
+        some = rng.permutation(len(data))[:_MOST_RELATED]
+        few, is_out = data.take(some), is_out[:, some]
+        look_up = LookUp(few.tokens.numpy(), few.targets.numpy())
+        groups = look_up.groups(rng)
+        if groups.n < len(few):
+            is_out = groups.tenths(rng) == np.arange(n_copies)[:, None]
+            found = trained(few, 3, is_out)[:2]
+        known = np.array([[look_up.accuracy(own), look_up.chance(own)] for own in is_out])
+        of_groups = {
+            "related_ratio": number(_ratios(*found, known.max(axis=1))[-1].mean()),
+            "related_left_out": float(found[0][-1].mean()),
+            "look_up": float(known[:, 0].mean()),
+            "n_groups": groups.n,
+            "in_any_order": groups.in_any_order,
+        }
     return Holdout(
         updates=np.array(UPDATES),
         left_out_accuracies=left_out,
@@ -241,15 +279,26 @@ def holdout(
         ratio_at_20=at_20,
         others=float(others[-1].mean()),
         chance=float(chance.mean()),
+        **cast("Any", of_groups),
         dose=dose,
         n_distinct=len(data),
-        n_left_out=int(is_out[0].sum()),
+        n_left_out=len(data) // 10 if mask is None else int(mask.sum()),
         lr=lr / factor,
         weight_decay=weight_decay * factor,
         batch_size=batch_size,
         n_sequences=n_sequences,
         seed=seed,
     )
+
+
+def _ratios(
+    left_out: Float[np.ndarray, "measurement copy"],
+    others: Float[np.ndarray, "measurement copy"],
+    chance: Float[np.ndarray, " copy"],
+) -> Float[np.ndarray, "measurement copy"]:
+    """Return the ratios of both accuracies above chance (see `Holdout.ratios`)."""
+    is_read = (others >= _LOST) & (others - chance >= _CLOSE)
+    return np.clip((left_out - chance) / np.where(is_read, others - chance, np.nan), 0, 1)
 
 
 def _training_data(
@@ -307,21 +356,30 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     return distinct, mask[first]
 
 
-def _chance(data: TokenBatch, is_out: Bool[np.ndarray, " sequence"]) -> float:
-    """Return the chance level of the held-out data (see `Holdout.chance`)."""
-    tokens, targets = data.tokens.long().numpy(), data.targets.long().numpy()
-    if targets.ndim == 1:
-        tokens, targets = tokens[:, -1:], targets[:, None]
-    row, column = np.nonzero(targets != IGNORE)
-    last = tokens[row, column]
-    wanted = targets[row, column]
-    out = is_out[row]
-    n_answers = wanted.max() + 1
-    pairs, counts = np.unique(last[~out] * n_answers + wanted[~out], return_counts=True)
-    ascending = pairs[counts.argsort(kind="stable")]
-    commonest = np.full(last.max() + 1, np.bincount(wanted[~out]).argmax())
-    commonest[ascending // n_answers] = ascending % n_answers  # of equal tokens the last assignment stays
-    return float((commonest[last[out]] == wanted[out]).mean())
+def _trained_with_retries(
+    model: HookedTransformer,
+    data: TokenBatch,
+    stream: int,
+    is_out: Bool[np.ndarray, "copy sequence"],
+    *,
+    seed: int,
+    lr: float,
+    weight_decay: float,
+    **sizes: int,
+) -> tuple[Float[np.ndarray, "measurement copy"], Float[np.ndarray, "measurement copy"], float, int]:
+    """Train the copies, with a smaller rate and a larger decay while a copy loses the other sequences.
+
+    Return the results of `_trained_without`, and the divisor of the learning rate.
+    """
+    factor = 1
+    while True:
+        left_out, others, dose = _trained_without(
+            model, data, is_out, generator(seed, "probe", stream),
+            lr=lr / factor, weight_decay=weight_decay * factor, **sizes,
+        )  # fmt: skip
+        if others[-1].min() >= _LOST or factor == _SLOWEST:
+            return left_out, others, dose, factor
+        factor *= 2
 
 
 def _trained_without(
@@ -347,7 +405,7 @@ def _trained_without(
         return batch.tokens.unflatten(0, shape), batch.targets.unflatten(0, shape)
 
     questions = [
-        taken([rng.choice(own, min(n_sequences, len(own)), replace=False) for own in rows])
+        taken([rng.choice(own, min(n_sequences, *map(len, rows)), replace=False) for own in rows])
         for rows in (left_out, others)
     ]
     found, decays = [], []

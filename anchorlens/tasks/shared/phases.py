@@ -66,11 +66,13 @@ Cause = Literal[
     "at chance",
     "no readings",
     "between",
+    "answered by look-up",
     "ambiguous",
 ]
 """The reason why no phase is assigned. Behaviour gives the first eleven; internals give the first three,
-`underfit` and the last four. `between`: the ratio of `holdout` is
-neither that of models that memorised nor that of models that learnt a rule."""
+`underfit` and the last five. `between`: the ratio of `holdout` is neither that of models that memorised nor
+that of models that learnt a rule. `answered by look-up`: a look-up in the other training data also answers
+what `holdout` leaves out."""
 
 PHASES: Mapping[str, tuple[Literal[1, 2, 3], bool | None]] = {
     "Phase 1": (1, None),

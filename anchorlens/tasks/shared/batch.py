@@ -157,9 +157,10 @@ def token_batch(
     if not is_table or targets.shape != (tokens.shape if every_position else tokens.shape[:1]):
         place = "token" if every_position else "row of tokens"
         raise ValueError(
-            f"the training data must have shape [batch, {'pos' if seq_len is None else seq_len}] and a "
-            f"target for each {place}, got tokens {list(tokens.shape)} and targets {list(targets.shape)}. "
-            "Check that the data belong to this model's task."
+            "the training data must not be empty, and must have shape "
+            f"[batch, {'pos' if seq_len is None else seq_len}] and a target for each {place}, got tokens "
+            f"{list(tokens.shape)} and targets {list(targets.shape)}. Check that the data belong to this "
+            "model's task."
         )
     limit = _LARGEST if d_vocab is None else d_vocab - 1
     allowed = "0 or more" if d_vocab is None else f"0 to {limit:,}, the vocabulary of the task"

@@ -88,7 +88,7 @@ def test_it_is_swept_listed_and_drawn(tmp_path):
     assert all(0 <= row["id"] <= 1 and row["by_probes_phase"] is None for row in rows)
     call("diagram", out, "--out", tmp_path / "diagram.html", "--table", tmp_path / "cells.csv")
     page = (tmp_path / "diagram.html").read_text()
-    assert "those of the square. A run above 0.50" in page and "Commutativity" not in page
+    assert "left-out sums, those of the square." in page and "Commutativity" not in page
     assert (tmp_path / "cells.csv").read_text().count("addition") == 4
 
 

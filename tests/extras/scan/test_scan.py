@@ -242,7 +242,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            (([[1, 4, 2, 17]], [3]), r"targets.*shape \[1, 4\]"),
+            (([[1, 4, 2, 17]], [3]), r"target for each token, got .* targets \[1\]"),
             (([[1, 4, 2, 23]], [[-100, -100, 17, 3]]), "tokens of the training data must be 0 to 22"),
             ((np.ones((1, 60), int), np.ones((1, 60), int)), "must have at most 59 tokens, got 60"),
         ],

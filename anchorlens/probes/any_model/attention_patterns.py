@@ -121,7 +121,7 @@ def attention_patterns(
         check_model(model)
         sequence = token_rows(tokens)[:1]
     else:
-        task = check_inputs(model, task)
+        task = check_inputs(model, task, answers=False)
         sequence, key = checked_sequences(task, default_sequence(task) if tokens is None else tokens)
     patterns = read(model, sequence[:1], [(layer, PATTERN) for layer in range(model.cfg.n_layers)])
     attention = np.concatenate([pattern.double().cpu().numpy() for pattern in patterns.values()])

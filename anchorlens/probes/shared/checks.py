@@ -75,10 +75,12 @@ def two_anchor_task(task: object) -> AnchorTask | None:
     return check_task(task)
 
 
-def check_inputs(model: HookedTransformer, task: object, name: str = "model") -> AnchorTask:
+def check_inputs(
+    model: HookedTransformer, task: object, name: str = "model", *, answers: bool = True
+) -> AnchorTask:
     """Check that the task is an AnchorTask and that the model is causal and fits the task.
 
-    Return the task.
+    Return the task. A probe that reads no logits gives `answers=False`, and any output vocabulary fits.
 
     Raises:
         ValueError: If the task is not an AnchorTask.
@@ -87,7 +89,7 @@ def check_inputs(model: HookedTransformer, task: object, name: str = "model") ->
     """
     check_model(model, name)
     task = check_task(task)
-    check_capacity(model, task)
+    check_capacity(model, task, answers=answers)
     if getattr(model.cfg, "attention_dir", "causal") != "causal":
         raise ValueError(
             f"model must have causal attention, got attention_dir {model.cfg.attention_dir!r}. Use a causal "

@@ -289,8 +289,8 @@ def at_end(model: LogitsModel, n_last: int | None) -> LogitsModel:
     return getattr(model, "at_end", lambda n_last: model)(n_last)
 
 
-def check_capacity(model: LogitsModel, task: Task) -> None:
-    """Check that a HookedTransformer can read a task's sequences.
+def check_capacity(model: LogitsModel, task: Task, *, answers: bool = True) -> None:
+    """Check that a HookedTransformer can read a task's sequences, and can answer them if `answers` is true.
 
     The function accepts models of other classes without a check.
 
@@ -298,7 +298,7 @@ def check_capacity(model: LogitsModel, task: Task) -> None:
         ValueError: If the vocabulary or the context of the model is too small.
     """
     config = getattr(model, "cfg", None)
-    needed = {"d_vocab": task.d_vocab, "d_vocab_out": task.d_vocab_out, "n_ctx": task.seq_len}
+    needed = {"d_vocab": task.d_vocab, "d_vocab_out": task.d_vocab_out * answers, "n_ctx": task.seq_len}
     for name, need in needed.items():
         have = getattr(config, name, None)
         if isinstance(have, int) and 0 <= have < need:  # d_vocab_out is -1 where it is d_vocab

@@ -77,7 +77,7 @@ def train_in_jobs(
     n_processes, jobs = processes(runs, workers), grouped(runs)
     results: dict[int, Any] = {}
     with progress_bar(sum(run.train_config.total_steps for run in runs), enabled=progress) as show:
-        course = _JobProgress(runs, show, report)
+        course = JobProgress(runs, show, report)
 
         def arguments(job: list[int]) -> list[list[Any]]:
             return [[column[place] for place in job] for column in (runs, *columns)]
@@ -118,7 +118,7 @@ def train_in_jobs(
     return [results[place] for place in range(len(runs))]
 
 
-class _JobProgress:
+class JobProgress:
     """The progress of all jobs: takes in their reports, shows their sum, and passes on their log lines."""
 
     def __init__(self, runs: Sequence[RunConfig], show: Show, report: Report | None) -> None:

@@ -23,10 +23,10 @@ from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.jobs import Report, train_in_jobs
+from anchorlens.training.jobs import JobProgress, Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member, OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
-from anchorlens.training.progress import Lines
+from anchorlens.training.progress import Lines, progress_bar
 from anchorlens.training.run_folder import RunFolder, has_ended, read_log, stored_run
 
 Folder = str | os.PathLike[str]
@@ -96,7 +96,11 @@ def train(
     run = RunConfig(task, model_config or task.model_class.for_task(task), train_config or TrainConfig())
     runs = check_runs([run], starts=False)
     report = None if on_log is None else _reporter(on_log, runs, names_run=False)
-    (result,) = _trained(runs, [out], report, resume, workers=None, progress=progress)
+    _check_starts(runs, [out], resume)
+    with progress_bar(run.train_config.total_steps, enabled=progress) as show:
+        course = JobProgress(runs, show, report)
+        (result,) = train_together(runs, [out], functools.partial(course.report, [0]), resume=resume)
+        course.end([0])
     if result.status == "diverged":
         assert result.message is not None
         raise TrainingDiverged(result.message)
@@ -159,25 +163,25 @@ def train_many(
     runs = check_runs(runs, starts=False)
     folders = _folders(outs, len(runs))
     report = None if on_log is None else _reporter(on_log, runs, names_run=True)
+    _check_starts(runs, folders, resume)
     if workers is not None:
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
-    return _trained(runs, folders, report, resume, workers=workers, progress=progress)
-
-
-def _trained(
-    runs: Sequence[RunConfig], folders: Sequence[Path | None], report: Report | None, resume: bool, **how: Any
-) -> list[TrainResult]:
-    """Check the starts and folders of runs, and train the runs; `how` has more options of `train_in_jobs`."""
-    for run, folder in zip(runs, folders, strict=True):
-        if not (resume and folder is not None and has_ended(folder)):
-            check_start(run)
     if len(runs) > 1:
         for run, folder in zip(runs, folders, strict=True):
             if folder is not None:
                 RunFolder(folder, run, resume=resume).close()
     advice = ". Runs with folders continue with resume"
     together = functools.partial(train_together, resume=resume)
-    return train_in_jobs(together, runs, folders, report=report, advice=advice, **how)
+    return train_in_jobs(
+        together, runs, folders, workers=workers, progress=progress, report=report, advice=advice
+    )
+
+
+def _check_starts(runs: Sequence[RunConfig], folders: Sequence[Path | None], resume: bool) -> None:
+    """Check the checkpoints that the runs to train start from."""
+    for run, folder in zip(runs, folders, strict=True):
+        if not (resume and folder is not None and has_ended(folder)):
+            check_start(run)
 
 
 def _reporter(on_log: OnLog | Logger, runs: Sequence[RunConfig], names_run: bool) -> Report:
@@ -280,7 +284,7 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
             warnings.warn(
                 f"resuming with {torch.get_num_threads()} threads a run begun with "
                 f"{header['threads']}: the last digits will differ from an uninterrupted run",
-                stacklevel=8,
+                stacklevel=6,
             )
     member.log = folder.open_log(member.step)
 

@@ -174,7 +174,7 @@ class RunFolder:
             warnings.warn(
                 f"line {len(lines) + 1} of {path} is damaged; the log continues from the line before, and "
                 f"the complete original is in {old}",
-                stacklevel=9,
+                stacklevel=7,
             )
         kept = [line for line in lines if line["step"] <= step]
         self._write_text(path, "".join(json.dumps(line) + "\n" for line in kept))

@@ -124,7 +124,7 @@ class TestWhatItIsGiven:
         checkpoint = Checkpoint.from_model(build_model(TINY), TINY, AnchorTask())
         with pytest.raises(ValueError, match="task must be the task of the checkpoint or None"):
             classify(checkpoint, AnchorTask(regime="conflict"))
-        with pytest.raises(ValueError, match=r"task must be a task.*got str"):
+        with pytest.raises(ValueError, match=r"task must be a TaskConfig.*got str"):
             classify(build_model(TINY), "reasoning")
 
     def test_a_run_folder_comes_with_its_trajectory_and_log(self, tmp_path):

@@ -165,7 +165,7 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
         ValueError: If a model is too small for its task, or lacks a part that the recipe names.
         ValueError: If the device is not available, or does not support the precision.
     """
-    runs = list(runs) if isinstance(runs, Iterable) else [runs]
+    runs = list(runs if isinstance(runs, Iterable) else [runs])
     for run in runs:
         if not isinstance(run, RunConfig):
             raise ValueError(

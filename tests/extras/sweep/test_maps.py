@@ -7,13 +7,14 @@ import pytest
 from known_cells import cell, done, square, sweep_of, verdict
 
 from anchorlens.extras.sweep.cells import axes_of
-from anchorlens.extras.sweep.diagram import outcomes
+from anchorlens.extras.sweep.diagram import maps, outcomes
 from anchorlens.extras.sweep.diagram.axes import choose_axes, slices
 from anchorlens.extras.sweep.diagram.layout import arranged, phase_tables
 from anchorlens.extras.sweep.diagram.maps import agreement_map, number_map, phase_map, rank_map
 from anchorlens.extras.sweep.diagram.outcomes import vote
 from anchorlens.recipes.presets import preset
 from anchorlens.show.tables import text_of
+from anchorlens.tasks.shared.measures import Metric
 from anchorlens.tasks.shared.phases import COLOURS, SOLUTION_LABELS, Phase
 
 WITHOUT, WITH = "Phase 2 without commutativity", "Phase 2 with commutativity"
@@ -246,6 +247,14 @@ class TestNumberMap:
         bands = drawn(figure)
         assert bands[cells[1].id]["name"] == "not defined for it" and bands[cells[0].id]["name"] is None
         assert texts(figure) == {(0, 0): "0.47<br>1 of 2"}
+
+    @pytest.mark.parametrize("higher_is_better", [True, None, False])
+    def test_its_caption_says_where_lower_is_better(self, monkeypatch, higher_is_better):
+        bits = Metric("bits", "bits", "Bits per byte", "held-out text", higher_is_better=higher_is_better)
+        monkeypatch.setattr(maps, "metrics_of", lambda _: [bits])
+        caption = next(one.caption for one in maps.maps_of([cell("3")]) if one.name == "bits")
+        assert ("Lower is better" in str(caption)) == (higher_is_better is False)
+        assert "held-out text" in str(caption)
 
 
 class TestRankMap:

@@ -322,7 +322,8 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
             partial(_numbers, one),
             Caption(
                 one.heading,
-                f"The colour shows this value: {one.meaning}. The label gives the mean over the seeds.",
+                f"The colour shows this value: {one.meaning}. The label gives the mean over the seeds."
+                + (" Lower is better." if one.higher_is_better is False else ""),
             ),
         )
         for one in metrics_of(cells)

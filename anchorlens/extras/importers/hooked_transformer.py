@@ -2,6 +2,7 @@
 
 The configuration is either ours (the tables task, model, train of `anchorlens train --config`) or a whole
 HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, with an optional table `task`.
+Weights with the norms of the variant gpt2 need no more than the table `task`: a note says what is assumed.
 A model that `ModelConfig` can describe becomes a checkpoint; any other model becomes a HookedTransformer.
 """
 
@@ -83,14 +84,18 @@ def read(source: Source) -> LoadedModel:
     """
     tensors, config = source.tensors, source.config or Settings(source.file, {})
     _check_names(tensors)
-    has_tables = not {"model", "train", "preset"}.isdisjoint(config.values)
-    if not has_tables:
+    given = config.values.keys()
+    has_tables = not {"model", "train", "preset"}.isdisjoint(given)
+    is_assumed = "task" in given and given <= {"task", "vocabulary"} and "ln_final.b" in tensors
+    if not (has_tables or is_assumed):
         _check_whole(config.values, _REQUIRED)
     with reading(config.path, "it does not describe this model"):
         sizes = _sizes(tensors)
-        if has_tables:
+        if has_tables or is_assumed:
             ours, train = _our_tables(config.values, sizes)
             notes = [f"its training set is the one that {config.path} describes"] if train else []
+            if is_assumed:
+                notes = [f"{config.path} has no table model: variant gpt2 with act_fn gelu is assumed"]
         else:
             check_sizes(config.values, sizes, "the configuration")
             fields, train = {**config.values, **sizes}, None
@@ -188,7 +193,7 @@ def _our_tables(
     parts = {name: value for name, value in values.items() if name not in about_the_file}
     parts = merged(preset_parts(values["preset"]) if "preset" in values else {}, parts)
     model = parts.get("model", {})
-    if not {"preset", "train"} & set(values):
+    if "model" in values and not {"preset", "train"} & set(values):
         _check_whole(model, ("variant", "act_fn"))
     check_sizes(model, sizes, "the configuration")
     unknown = {} if "train" in parts else {"gamma": None}

@@ -1,5 +1,6 @@
 """A state dict of any HookedTransformer is measured as the model in memory."""
 
+import dataclasses
 import json
 import warnings
 
@@ -80,6 +81,21 @@ def test_weights_with_norms_are_not_of_the_plain_variant(tmp_path):
     torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
     with pytest.raises(CheckpointError, match="every weight must be.*got 'blocks.0.ln1.w'"):
         resolve(tmp_path / "w.pt", config={"model": {"variant": "plain", "act_fn": "relu"}})
+
+
+def test_the_table_task_alone_suffices_for_the_norms_of_gpt2(tmp_path):
+    torch.save(initial_weights(TINY, 0), tmp_path / "w.pt")
+    whole = resolve(tmp_path / "w.pt", config={"model": {"variant": "gpt2", "act_fn": "gelu"}})
+    opened = resolve(tmp_path / "w.pt", config={"task": {"seq_len": 9}})
+    assert torch.equal(opened.model(TOKENS), whole.model(TOKENS))
+    assert "variant gpt2 with act_fn gelu is assumed" in opened.notes[0]
+    for name, model in {
+        "postnorm": initial_weights(dataclasses.replace(TINY, variant="postnorm"), 0),
+        "no_norms": user_built(**SMALL | {"normalization_type": None}).state_dict(),
+    }.items():
+        torch.save(model, tmp_path / f"{name}.pt")
+        with pytest.raises(CheckpointError, match="must come with its whole configuration"):
+            resolve(tmp_path / f"{name}.pt", config={"task": {"seq_len": 9}})
 
 
 def test_a_model_without_norms_and_our_tables(tmp_path):

@@ -132,12 +132,13 @@ def opened_input(
 class TrainingData:
     """The training data of `--train-data`, for checkpoints without training data."""
 
-    def __init__(self, path: Path | None) -> None:
-        """Store the path of the file.
+    def __init__(self, path: Path | None, model: str | None = None) -> None:
+        """Store the path of the file, and whether a module of the user's own reads its data.
 
         The first checkpoint that needs the training data reads the file.
         """
-        self._path, self._batch = path, None
+        self._path, self._of_module = path, model is not None
+        self._batch = None
 
     def of(self, given: LoadedModel, task: Task | None) -> TokenBatch | None:
         """Return the training data for a checkpoint.
@@ -156,7 +157,7 @@ class TrainingData:
         from anchorlens.files.training_data import read_training_data
 
         if self._batch is None:
-            self._batch = read_training_data(self._path)
+            self._batch = read_training_data(self._path, floats=self._of_module)
         try:
             if task is not None:
                 task.checked_training_set(self._batch)

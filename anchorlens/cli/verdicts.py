@@ -26,16 +26,31 @@ _UNREADABLE = (ValueError, OSError, MemoryError, RuntimeError)
 @shared.one_line_errors
 def classify_command(
     checkpoints: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             help="Checkpoints to classify. A checkpoint is a .pt or .safetensors file, for example the "
             "ckpt.pt of a nanoGPT. A checkpoint can also be the folder of a run, of the papers' released "
             "code or of a Hugging Face GPT-2. A bare state dict also needs a configuration file.",
             readable=False,  # an unreadable checkpoint must not stop the others
         ),
-    ],
+    ] = None,
     config: shared.ConfigOfBare = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="FILE.py:FUNCTION",
+            help="Function without arguments in a Python file of yours that returns the torch module of the "
+            "weights. The command runs the file. Without a checkpoint, the module has its weights already.",
+        ),
+    ] = None,
     train_data: shared.TrainData = None,
+    held_out: Annotated[
+        Path | None,
+        shared.file_option(
+            "Data of the form of --train-data that the model was not trained on, for its accuracy on them."
+        ),
+    ] = None,
     data: shared.TaskFiles = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per checkpoint, each on its own line.")
@@ -74,7 +89,11 @@ def classify_command(
         anchorlens classify runs/a --report report.html
         anchorlens classify runs/a/ckpt.pt --json
     """
-    inputs = (*checkpoints, config, train_data, *(own or ()), *(data or ()))
+    if not checkpoints and model is None:
+        raise ValueError("classify must get a checkpoint or --model, got neither. Give a checkpoint")
+    is_built = not checkpoints
+    checkpoints = checkpoints or [Path(model or "")]
+    inputs = (*checkpoints, config, train_data, held_out, *(own or ()), *(data or ()))
     if report is not None:
         check_can_write(report, "--report", PAGES, inputs)
     if summary is not None:
@@ -87,6 +106,7 @@ def classify_command(
         )
     choose_device(device)
     from anchorlens import show, views
+    from anchorlens.files.own_module import own_module
     from anchorlens.probes import REPORT_PROBES, with_own
 
     probes = with_own(own or [], REPORT_PROBES)
@@ -95,7 +115,7 @@ def classify_command(
     from anchorlens.verdict import classify
 
     verdicts, unreadable = [], 0
-    training = TrainingData(train_data)
+    training, fresh = TrainingData(train_data, model), TrainingData(held_out, model)
 
     def refuse(path: Path, error: Exception) -> None:
         nonlocal unreadable
@@ -109,15 +129,19 @@ def classify_command(
 
     for path, title in zip(checkpoints, titles(checkpoints), strict=True):
         try:
-            given = opened_input(path, config, device, data)
+            if model is None:
+                given = opened_input(path, config, device, data)
+            else:
+                given = own_module(model, None if is_built else path)
         except _UNREADABLE as error:
             refuse(path, error)
             continue
         training_set = training.of(given, given.named_task)
+        held = fresh.of(given, given.named_task)
         if path is checkpoints[-1] and not unreadable:
             training.check_use()
         try:
-            verdict = classify(given, training_set=training_set, seed=seed, thorough=thorough)
+            verdict = classify(given, training_set=training_set, held_out=held, seed=seed, thorough=thorough)
         except _UNREADABLE as error:
             refuse(path, error)
             continue

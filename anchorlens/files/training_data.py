@@ -14,7 +14,7 @@ import numpy as np
 
 from anchorlens import safe
 from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words
-from anchorlens.tasks.shared.batch import TokenBatch, token_batch
+from anchorlens.tasks.shared.batch import token_batch
 from anchorlens.texts import safe_repr
 
 _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
@@ -34,7 +34,7 @@ _SMALL = 2**20
 _LARGEST_HEADER_OF_NPY = 2**16
 
 
-def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
+def read_training_data(path: str | os.PathLike[str], *, floats: bool = False) -> Any:
     r"""Read the training sequences of a model from a file, without executing code from the file.
 
     Args:
@@ -46,9 +46,12 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
             `x1`, ..., or `key`, `a1`, `a2`. anchorlens recognises the format by the content. A CSV file may
             have at most 128 MiB. Any other file may have at most 512 MiB. A file may have at most 33,554,432
             numbers (tokens and targets) and at most 4,194,304 sequences.
+        floats: whether the file may hold the inputs of any torch module, under the names `x` and `y` too. The
+            inputs are then integers or floats [row, ...].
 
     Returns:
         The tokens and targets, in the narrowest integer types that hold their values. `take` returns int64.
+        With `floats`, the pair (x, y).
 
     Raises:
         CheckpointError: If the file is missing, truncated, too large or unsafe, or does not contain training
@@ -62,15 +65,15 @@ def read_training_data(path: str | os.PathLike[str]) -> TokenBatch:
         TokenBatch(2 sequences of 3 tokens with their targets)
     """
     with safe.reading(path):
-        pair = _pair(safe.read_bytes(path, _MOST_BYTES))
+        pair = _pair(safe.read_bytes(path, _MOST_BYTES), "iuf" if floats else "iu")
         _check_count(*(tuple(array.shape) for array in pair if hasattr(array, "shape")))
-        return token_batch(pair, every_position=None)
+        return pair if floats else token_batch(pair, every_position=None)
 
 
-def _pair(data: bytes) -> tuple[Any, Any]:
+def _pair(data: bytes, kinds: str) -> tuple[Any, Any]:
     """Read the tokens and targets of a file, whose format is recognised by its first bytes."""
     if data.startswith(safe.ZIP):
-        return _of_zip(data)
+        return _of_zip(data, kinds)
     if data[8:9] == b"{":
         return _named(safe.read_safetensors(data))
     if not data or safe.kind_of(data[: safe.START]):
@@ -82,6 +85,8 @@ def _pair(data: bytes) -> tuple[Any, Any]:
 def _named(content: object) -> tuple[Any, Any]:
     """Take the arrays `tokens` and `targets` from a file's named arrays."""
     named = content if isinstance(content, Mapping) else {}
+    if {"x", "y"} <= named.keys():
+        return named["x"], named["y"]
     if not {"tokens", "targets"} <= named.keys():
         names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no keys"
         raise ValueError(
@@ -91,14 +96,14 @@ def _named(content: object) -> tuple[Any, Any]:
     return named["tokens"], named["targets"]
 
 
-def _of_zip(data: bytes) -> tuple[Any, Any]:
+def _of_zip(data: bytes, kinds: str) -> tuple[Any, Any]:
     """Read the tokens and targets in a zip that numpy.savez or torch.save wrote."""
     with safe.zip_in(data, _MOST_ENTRIES) as archive:
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         if entries:
             named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
             pair = _named(named)
-            unpacked = _check_count(*(_shape(archive, entry) for entry in pair))
+            unpacked = _check_count(*(_shape(archive, entry, kinds) for entry in pair))
             if unpacked > (most := max(_SMALL, _MOST_COMPRESSION * len(data))):
                 raise ValueError(
                     f"unsafe: the unpacked numbers of this file must have at most {most:,} bytes, got "
@@ -119,7 +124,7 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
     return _BYTES * numbers
 
 
-def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
+def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kinds: str) -> tuple[int, ...]:
     """Read the shape in an array's header and check it against the size of the entry."""
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(
@@ -134,7 +139,7 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...]:
         shape, _, dtype = read(file)
     except Exception as error:  # of Python's tokenizer too
         raise safe.incomplete(error) from None
-    if dtype.kind not in "iu":
+    if dtype.kind not in kinds:
         raise ValueError(
             f"training data must be integers, got {safe_repr(str(dtype))}. Save the data as integers"
         )

@@ -16,7 +16,7 @@ _MOST_NAMES = 3
 
 
 @contextlib.contextmanager
-def assert_unmodified(name: str, *models: Any) -> Iterator[list[Any]]:
+def assert_unmodified(name: str, *models: object) -> Iterator[list[object]]:
     """Give the `with` block copies of models, and raise an error that names what the block altered in them.
 
     The function compares the weights, buffers and hooks of each copy with the model. The function restores
@@ -49,14 +49,14 @@ def assert_unmodified(name: str, *models: Any) -> Iterator[list[Any]]:
         )
 
 
-def _copied(model: Any) -> Any:
+def _copied(model: object) -> object:
     try:
         return copy.deepcopy(model) if isinstance(model, nn.Module) else model
     except (RuntimeError, TypeError):  # it holds a lock, or the result of a computation with gradients
         return model
 
 
-def _parts(model: Any) -> dict[tuple[str, str], Any]:
+def _parts(model: object) -> dict[tuple[str, str], Any]:
     """Return the weights, buffers and numbers of hooks of a model by what they are and their path."""
     if not isinstance(model, nn.Module):
         return {}
@@ -68,7 +68,7 @@ def _parts(model: Any) -> dict[tuple[str, str], Any]:
     return parts
 
 
-def _same(before: Any, now: Any) -> bool:
+def _same(before: object, now: object) -> bool:
     """Check whether two parts are equal; NaN equals NaN."""
     if not (isinstance(before, Tensor) and isinstance(now, Tensor)):
         return before == now

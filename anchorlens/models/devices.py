@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     import torch
 
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
+_TRIM_THRESHOLD = -1
+_MMAP_THRESHOLD = -3
+_MMAP_MAX = -4
 """Numbers that glibc's malloc.h gives to its limits."""
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anchorlens.configuration import checked_arguments
+from anchorlens.files.any_module import of_any_module
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
 from anchorlens.files.model_input import (
@@ -22,6 +23,7 @@ from anchorlens.files.model_input import (
 )
 from anchorlens.files.settings import ModelConfiguration
 from anchorlens.models.running import device_of
+from anchorlens.models.wrappers import is_hooked
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.batch import TokenBatch
@@ -43,6 +45,11 @@ if TYPE_CHECKING:
 
 _MOST_POINTS = 40
 """The largest number of evaluated checkpoints of a run of another library."""
+NOT_VALIDATED = (
+    "the model is no HookedTransformer: the bounds between memorised and learnt were set on transformers, "
+    "and are not validated for models of other classes"
+)
+"""The warning for a module of another class."""
 NO_TASK = (
     "no task was named, and the training data are not of the papers' task, so the verdict is about these data"
 )
@@ -56,6 +63,7 @@ def classify(
     *,
     config: ModelConfiguration | None = None,
     training_set: object = None,
+    held_out: object = None,
     device: str | torch.device = "auto",
     seed: int = 0,
     even_underfit: bool = True,
@@ -77,8 +85,9 @@ def classify(
     model learnt, or whether the rule holds outside the training data.
 
     Args:
-        model_or_checkpoint: a HookedTransformer, a `Checkpoint`, the result of `train`, or the path of a file
-            or folder in any format that an installed importer reads. For the folder of a run, `classify` also
+        model_or_checkpoint: any `torch.nn.Module` together with its `training_set`, a HookedTransformer, a
+            `Checkpoint`, the result of `train`, or the path of a file or folder in any format that an
+            installed importer reads. For the folder of a run, `classify` also
             evaluates the checkpoints along the run. `classify` converts a model in half precision to float32,
             with a warning. You may also give a list of models.
         task: the task of a HookedTransformer. Default: the papers' two-anchor task. If `training_set` belongs
@@ -95,7 +104,12 @@ def classify(
             set, a warning states which inputs `classify` assumes to be held out. Without a training set,
             `classify` measures train accuracy on a substitute, such as training inputs with fresh noise. If
             the accuracy on the substitute is below 0.90, the model may have memorised its training data, and
-            there is no behavioural phase.
+            there is no behavioural phase. For a module of any class, the training set is a pair (x, y):
+            integers or floats `x` [row, ...] as the module takes them, and classes `y` [row], or [row, pos]
+            with -100 at unscored positions.
+        held_out: data of the form of `training_set` that the model was not trained on. The behavioural
+            verdict is then `generalises`, `generalises in part` or `memorises` by the accuracy on these data.
+            Rows that were trained do not count.
         device: the device of the measurements, which is auto, cpu, cuda, cuda:N or mps. A HookedTransformer
             remains on its device.
         seed: the seed of the noise in the evaluation.
@@ -123,9 +137,10 @@ def classify(
 
     Source: The papers arXiv 2405.05409 and 2501.08537 introduce the phases. The calibration is ours.
     """
-    training_set = given_training_data(training_set)
+    training_set, held_out = given_training_data(training_set), given_training_data(held_out)
     given = resolve(model_or_checkpoint, task, config=config, device=device, name=name)
-    given = _with_known_task(given, training_set)
+    given, data, held_out = with_data(given, training_set, held_out)
+    training_set = training_set if data is None else data
     checkpoint = given.checkpoint
     behaviour = None
     notes = given.notes
@@ -144,7 +159,8 @@ def classify(
 
     if checkpoint is None:
         asked, model = task_or_default(given.task), _checked_model(given.model)
-        behaviour = evaluated(asked, model, training_set=training_set, seed=seed)
+        more = {} if held_out is None else {"held_out": held_out}
+        behaviour = evaluated(asked, model, training_set=training_set, seed=seed, **more)
         notes = (*notes, *([PAPERS_TASK] if given.task is None else []))
     else:
         asked, model = checkpoint.task, given.model
@@ -177,6 +193,43 @@ def classify(
     )
 
 
+def with_data(
+    given: LoadedModel, training_set: object, held_out: object = None
+) -> tuple[LoadedModel, object, object]:
+    """Return the input with its task and its data.
+
+    The task is the named task, the papers' task, or the training data alone. A module that is no
+    HookedTransformer and held-out data go with the training data alone.
+
+    Returns:
+        The model with its task, and both data. The data are tokens for a module of another class.
+
+    Raises:
+        ValueError: If the data or the model cannot be used, or held-out data are given for a task.
+    """
+    if held_out is not None and given.named_task is not None:
+        raise ValueError(
+            f"held_out must be omitted for the task {given.named_task.kind}, which has held-out data, got "
+            "held_out. Omit held_out or the task"
+        )
+    module = given.in_memory
+    if given.task is None and isinstance(module, torch.nn.Module) and not is_hooked(module):
+        model, data, fresh = of_any_module(module, training_set, held_out)
+        task, notes = TrainingDataTask.of(data, fresh), (*given.notes, NOT_VALIDATED)
+        return replace(given, task=task, in_memory=model, notes=notes), data, fresh
+    if held_out is None:
+        return _with_known_task(given, training_set), training_set, None
+    if training_set is None:
+        raise ValueError("training_set must be given with held_out, got none. Give both data")
+    return _of_data_alone(given, training_set, held_out), training_set, held_out
+
+
+def _of_data_alone(given: LoadedModel, training_set: object, held_out: object = None) -> LoadedModel:
+    notes = (*(note for note in given.notes if note != PAPERS_TASK), NO_TASK)
+    task = TrainingDataTask.of(training_set, held_out)
+    return replace(given, task=task, in_memory=given.model, checkpoint=None, notes=notes)
+
+
 def _with_known_task(given: LoadedModel, training_set: object) -> LoadedModel:
     """Return the input with a task, which is the named task, the papers' task, or the training data alone.
 
@@ -194,20 +247,20 @@ def _with_known_task(given: LoadedModel, training_set: object) -> LoadedModel:
         except ValueError as error:
             hint = "no task was given. Give the task of the model, or its training data (tokens, targets)"
             raise ValueError(f"{error} ({hint})") from None
-    if training_set is None or given.named_task is not None:
+    if training_set is None or given.named_task is not None or are_of_papers_task(training_set):
         return given
+    return _of_data_alone(given, training_set)
+
+
+def are_of_papers_task(training_set: object) -> bool:
+    """Return whether training data have the form of the papers' task, and at least 90% of its targets."""
+    papers = task_or_default()
     try:
         data = papers.checked_training_set(training_set)
-        other = compared(data, papers.targets_of(data.tokens)) if isinstance(data, TokenBatch) else None
-        is_papers = other is None or not other.of_another_task
     except ValueError:
-        is_papers = False
-    if is_papers:
-        return given
-    notes = (*(note for note in given.notes if note != PAPERS_TASK), NO_TASK)
-    return replace(
-        given, task=TrainingDataTask.of(training_set), in_memory=given.model, checkpoint=None, notes=notes
-    )
+        return False
+    other = compared(data, papers.targets_of(data.tokens)) if isinstance(data, TokenBatch) else None
+    return other is None or not other.of_another_task
 
 
 def _training_set_of(checkpoint: Checkpoint, given: object) -> object:

@@ -220,7 +220,7 @@ class TestArguments:
     def test_runs_are_runs(self):
         with pytest.raises(ValueError, match="runs must be a list of RunConfigs"):
             train_many(tiny())
-        with pytest.raises(ValueError, match=r"a list of RunConfigs, such as \[preset\(\)\], got 3"):
+        with pytest.raises(ValueError, match=r"a list of RunConfigs.*got 3"):
             train_many([tiny(), 3])
 
     @pytest.mark.slow

@@ -361,7 +361,7 @@ class TestAgreement:
     def test_a_disagreement_says_what_it_means(self):
         _, text = explain(Phase(None, None, "", solution="memorises"), RULE_BY_PROBES)
         assert text == (
-            "The model answers its training data but fails on held-out pairs. However, it still answers "
+            "The model answers its training data but fails on held-out data. However, it still answers "
             "training data that are held out of further training (ratio 0.97). What the model learnt answers "
             "its training data, but too few held-out inputs."
         )
@@ -377,7 +377,7 @@ class TestAgreement:
         assert agreement is None
         assert (
             text
-            == "The model answers held-out pairs. The probe verdict is undecided (between: the ratio 0.80 "
+            == "The model answers held-out data. The probe verdict is undecided (between: the ratio 0.80 "
             "lies between)."
         )
 

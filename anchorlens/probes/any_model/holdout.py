@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -12,8 +13,10 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.engine.numerics import numeric_settings
+from anchorlens.files.any_module import AnyModule, of_any_module
 from anchorlens.files.model_input import given_training_data
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
+from anchorlens.models.wrappers import is_hooked
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE
 from anchorlens.plots.bars import accuracy_lines
 from anchorlens.probes.shared.calling import takes_any
@@ -183,19 +186,19 @@ def holdout(
     other sequences finds such related sequences. A second measurement holds out groups of related sequences,
     and takes the accuracies above the accuracy of the look-up (`related_ratio`).
 
-    Limitations: The look-up may overlook what sequences share. The probe does not show which rule the model
+    Limitations: The probe may overlook what sequences share. The probe does not show which rule the model
     learnt, or whether the rule holds outside the training data. The holdout ratio of a model trained on
     random labels can reach 0.6, although these labels follow no rule. Two models that memorised can have the
     same ratio although only one of the models predicts new data. The holdout ratio is therefore not an
     estimate of the accuracy on new data.
 
     Args:
-        model: a HookedTransformer, or a native TransformerBridge.
+        model: a HookedTransformer, a native TransformerBridge, or any torch module with its `training_set`.
         task: the task, for a call without `training_set`. The probe draws 10,000 training sequences of the
             task. For a checkpoint with a recipe, the probe draws the training sequences of the run.
         training_set: the tokens [sequence, pos] and the targets [sequence], or targets [sequence, pos] with
             -100 for unscored positions. You may give a pair (tokens, targets), an object with both, or the
-            path of a file with both.
+            path of a file with both. A module of another class takes a pair (x, y) as in `classify`.
         which: a boolean mask [sequence] that is true for the sequences to hold out instead of random tenths,
             for example for exceptions. With `which`, every copy holds out the masked sequences, and each copy
             has separate batches.
@@ -231,6 +234,9 @@ def holdout(
     Source: The probe is ours. Weight decay shrinks weights that training does not need. Networks forget data
     that they no longer train on (McCloskey and Cohen 1989, catastrophic interference).
     """
+    if isinstance(model, torch.nn.Module) and not is_hooked(model) and training_set is not None:
+        any_module, training_set, _ = of_any_module(model, given_training_data(training_set))
+        model = cast("HookedTransformer", any_module)
     check_model(model)
     for name, value in {"batch_size": batch_size, "n_sequences": n_sequences}.items():
         check_number(name, value, minimum=1, limit=MOST_SEQUENCES, integer=True)
@@ -245,29 +251,14 @@ def holdout(
         _trained_with_retries, model, lr=lr, weight_decay=weight_decay, batch_size=batch_size,
         n_sequences=n_sequences, seed=seed,
     )  # fmt: skip
-    look_up = LookUp(data.tokens.numpy(), data.targets.numpy())
+    look_up = _look_up(model, data)
     chance = np.array([look_up.chance(own) for own in is_out])
     left_out, others, dose, factor = trained(data, 1, is_out)
     ratios = _ratios(left_out, others, chance)
     at_20, at_40, at_80, at_end = map(number, ratios[1:].mean(axis=1))
     of_groups = dict.fromkeys(("related_ratio", "related_left_out", "look_up", "n_groups", "in_any_order"))
     if mask is None and related:
-        rng, found = generator(seed, "probe", 2), (left_out, others)
-        some = rng.permutation(len(data))[:_MOST_RELATED]
-        few, is_out = data.take(some), is_out[:, some]
-        look_up = LookUp(few.tokens.numpy(), few.targets.numpy())
-        groups = look_up.groups(rng)
-        if groups.n < len(few):
-            is_out = groups.tenths(rng) == np.arange(n_copies)[:, None]
-            found = trained(few, 3, is_out)[:2]
-        known = np.array([[look_up.accuracy(own), look_up.chance(own)] for own in is_out])
-        of_groups = {
-            "related_ratio": number(_ratios(*found, known.max(axis=1))[-1].mean()),
-            "related_left_out": float(found[0][-1].mean()),
-            "look_up": float(known[:, 0].mean()),
-            "n_groups": groups.n,
-            "in_any_order": groups.in_any_order,
-        }
+        of_groups = _of_groups(model, data, is_out, (left_out, others), trained, seed)
     return Holdout(
         updates=np.array(UPDATES),
         left_out_accuracies=left_out,
@@ -289,6 +280,40 @@ def holdout(
         n_sequences=n_sequences,
         seed=seed,
     )
+
+
+def _of_groups(
+    model: HookedTransformer,
+    data: TokenBatch,
+    is_out: Bool[np.ndarray, "copy sequence"],
+    found: tuple[np.ndarray, np.ndarray],
+    trained: Callable[..., tuple[np.ndarray, np.ndarray, float, int]],
+    seed: int,
+) -> dict[str, object]:
+    """Measure with related sequences held out together; without any, the copies are those of `found`."""
+    rng = generator(seed, "probe", 2)
+    some = rng.permutation(len(data))[:_MOST_RELATED]
+    data, is_out = data.take(some), is_out[:, some]
+    look_up = _look_up(model, data)
+    groups = look_up.groups(rng)
+    if groups.n < len(data):
+        is_out = groups.tenths(rng) == np.arange(len(is_out))[:, None]
+        found = trained(data, 3, is_out)[:2]
+    known = np.array([[look_up.accuracy(own), look_up.chance(own)] for own in is_out])
+    return {
+        "related_ratio": number(_ratios(*found, known.max(axis=1))[-1].mean()),
+        "related_left_out": float(found[0][-1].mean()),
+        "look_up": float(known[:, 0].mean()),
+        "n_groups": groups.n,
+        "in_any_order": groups.in_any_order,
+    }
+
+
+def _look_up(model: HookedTransformer, data: TokenBatch) -> LookUp:
+    """Index the inputs of a model, which are its tokens, or the rows of the table of an `AnyModule`."""
+    table = model.table if isinstance(model, AnyModule) else None
+    inputs = data.tokens if table is None else table[data.tokens[:, 0].long()].float().cpu()
+    return LookUp(inputs.numpy(), data.targets.numpy())
 
 
 def _ratios(
@@ -322,8 +347,8 @@ def _training_data(
     given = given_training_data(training_set)
     if isinstance(given, Batch) and not hasattr(given, "tokens"):  # sequences that are read on demand
         given = given.take(generator(seed, "probe").permutation(len(given))[:_DRAWN])
-    data = token_batch(given, d_vocab=model.cfg.d_vocab, every_position=None)
-    check_tokens(model, data.tokens[:1].long())
+    data = token_batch(given, every_position=None)
+    check_tokens(model, data.tokens.long())
     if 0 < (n := model.cfg.d_vocab_out) <= (highest := int(data.targets.max())):
         raise ValueError(
             f"targets must be below d_vocab_out of the model, {n}, got {highest}. Give the data of the model"

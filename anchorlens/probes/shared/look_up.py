@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 
 from anchorlens.tasks.shared.batch import IGNORE, distinct_rows
 
@@ -32,7 +32,7 @@ _AGREEING = 0.9
 """The proportion of equal targets from which two tokens of a position are synonyms."""
 _PAIRS_OF_A_ROW = 16
 
-Answers: TypeAlias = "tuple[Int[np.ndarray, ' question'], Int[np.ndarray, ' question']]"
+Answers: TypeAlias = "tuple[Int[np.ndarray, ' asked'], Int[np.ndarray, ' asked']]"
 """The answer to each question, and the row that it comes from."""
 
 
@@ -124,8 +124,9 @@ class LookUp:
         groups = best = Groups(np.arange(len(self._targets)), False)
         least = np.inf
         for _ in range(_ROUNDS):
-            tenths, n_right, links = groups.tenths(rng), np.zeros(3), [[], [], []]
-            chance, n_asked = 0.0, 0
+            tenths, links = groups.tenths(rng), [[], [], []]
+            n_right, n_asked = np.zeros(3), 0
+            chance = 0.0
             for tenth in range(_TENTHS):
                 is_out = tenths == tenth
                 asked = is_out[self._row]
@@ -192,7 +193,7 @@ class LookUp:
         self,
         out: Int[np.ndarray, " out"],
         near: Int[np.ndarray, "out neighbour"],
-        far: Float[np.ndarray, "out neighbour"],
+        far: Real[np.ndarray, "out neighbour"],
         asked: Bool[np.ndarray, " question"],
     ) -> Answers:
         """Answer with the most frequent target of the nearest rows at the same position."""
@@ -217,7 +218,7 @@ def _joined(pairs: Int[np.ndarray, "2 pair"], n: int) -> Int[np.ndarray, " item"
     return connected_components(graph, directed=False)[1]
 
 
-def _smallest(distances: Float[np.ndarray, "out other"]) -> Int[np.ndarray, "out neighbour"]:
+def _smallest(distances: Real[np.ndarray, "out other"]) -> Int[np.ndarray, "out neighbour"]:
     """Return the indices of the smallest distances of each row, in any order."""
     n = min(_NEAREST, distances.shape[1])
     return np.argpartition(distances, n - 1, axis=1)[:, :n]
@@ -247,7 +248,8 @@ def _with_one_synonym(
     """
     if (scored := (targets != IGNORE).any(axis=0)).sum() != 1:
         return tokens
-    answers, merged, rng = targets[:, scored][:, 0], tokens.copy(), np.random.default_rng(0)
+    answers, rng = targets[:, scored][:, 0], np.random.default_rng(0)
+    merged = tokens.copy()
     by_chance = float(((np.unique(answers, return_counts=True)[1] / len(answers)) ** 2).sum())
     for position in range(tokens.shape[1]):
         _, context = distinct_rows(np.delete(np.hstack([merged, 0 * merged[:, :1]]), position, axis=1))

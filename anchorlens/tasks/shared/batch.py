@@ -170,15 +170,13 @@ def token_batch(
                 f"the {name} of the training data must be integers, got {array.dtype}. Convert them to "
                 "integers"
             )
-        may_ignore = every_position and name == "targets"
-        scored = np.asarray(array != IGNORE if may_ignore else True)
+        scored = np.asarray(array != IGNORE if every_position and name == "targets" else True)
         low = int(array.min(where=scored, initial=array.max()))
         high = int(array.max(where=scored, initial=array.min()))
         if low < 0 or high > limit:
             raise ValueError(
-                f"the {name} of the training data must be {allowed}"
-                f"{f' ({IGNORE} at some positions, but not at all)' if may_ignore else ''}, got "
-                f"{low if low < 0 else high:,}. Check that the data belong to this model's task."
+                f"the {name} of the training data must be {allowed}, got {low if low < 0 else high:,}. Check "
+                "that the data belong to this model's task."
             )
     arrays = (np.require(narrowed(a), requirements=["C", "W"]) for a in (tokens, targets))
     return TokenBatch(*map(torch.from_numpy, arrays))

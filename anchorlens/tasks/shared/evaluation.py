@@ -139,14 +139,14 @@ class Evaluation(Record):
     def _named(self, standard_errors: int | None) -> Phase:
         known = {metric.name: self.measure(metric.name) for metric in self.metrics}
         asks = {metric.name: metric.asks for metric in self.metrics}
-        train, id = known.get("train"), known.get("id")
+        train, id = known.get("train"), known.get("id", known.get("held_out"))
         if not self.finite and has_labels(self.metrics):
             return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
         if known.keys() == {"train"}:
             return Phase.undecided(
                 "not defined", "no held-out data were given, so only training accuracy is known"
             )
-        if train is None or "id" not in known or (id is None and "ood" in known):
+        if train is None or not {"id", "held_out"} & known.keys() or (id is None and "ood" in known):
             return Phase.undecided(
                 "not defined", "the phases are defined by train, ID and OOD accuracy, which this task lacks"
             )
@@ -155,6 +155,7 @@ class Evaluation(Record):
         options: dict[str, Any] = {"train_source": self.train_source, "chance": self.chance}
         options["standard_errors"] = standard_errors
         if "ood" not in known or id is None:
+            options["in_part"] = "held_out" in known
             mirrored = known.get("mirrored")
             if mirrored is not None and mirrored.n_sequences < FEWEST_TRAINED:
                 mirrored = None

@@ -22,6 +22,9 @@ FIT_THRESHOLD = 0.90
 ID_THRESHOLD = 0.90
 """The ID accuracy below which a model is in Phase 1, or `memorises` without OOD. The threshold also applies
 to pairs whose reversed pair is trained."""
+IN_PART = 0.30
+"""The held-out accuracy, relative to train accuracy and both above chance, from which a model of training
+data generalises in part."""
 OOD_THRESHOLD = 0.50
 """The OOD accuracy above which a model is in Phase 3."""
 COMMUTATIVITY_THRESHOLD = 0.70
@@ -47,7 +50,11 @@ Learnt = Literal["memorises", "knows that the order does not matter", "generalis
 """The label of a model of a task without OOD, by what the model has learnt."""
 Memorisation = Literal["memorised", "learnt a rule"]
 """The label by the probes if no phase is calibrated, by how a model answers its training data."""
-Solution = Literal["inferential", "symmetric", "mixed by position", "other"] | Learnt | Memorisation
+Solution = (
+    Literal["inferential", "symmetric", "mixed by position", "other", "generalises in part"]
+    | Learnt
+    | Memorisation
+)
 """The solution of a model: its answers to unseen pairs whose reversed pair is trained on a target other than
 the composition, what it has learnt of a task without OOD, or its answers to training data."""
 
@@ -109,10 +116,11 @@ SOLUTION_LABELS: Mapping[Solution, str] = {
     "mixed by position": "solutions mixed by position",
     "other": "neither solution",
     **{label: label for label in (*LEARNT, *MEMORISATION)},
+    "generalises in part": "generalises in part",
 }
 """The label of each solution."""
 _RED, _BROWN, _BLUE, _GREEN = COLOURS.values()
-_IN_ORDER = (_GREEN, _BLUE, _BROWN, "#7A7F87", _RED, _BLUE, _GREEN, _RED, _GREEN)
+_IN_ORDER = (_GREEN, _BLUE, _BROWN, "#7A7F87", _RED, _BLUE, _GREEN, _RED, _GREEN, _BROWN)
 SOLUTION_COLOURS: Mapping[str, str] = dict(zip(SOLUTION_LABELS.values(), _IN_ORDER, strict=True))
 """The colour of each label of a solution, with a contrast of at least 3:1 to white and to the dark page."""
 SOLUTION_GLOSS: Mapping[Solution, str] = {
@@ -120,12 +128,13 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
     "symmetric": "gives an unseen pair the trained answer of the reversed pair",
     "mixed by position": "composes at some positions of the key and answers by symmetry at others",
     "other": "does not answer unseen pairs consistently by either solution",
-    "memorises": "answers its training data but fails on held-out pairs",
+    "memorises": "answers its training data but fails on held-out data",
     "knows that the order does not matter": "answers a held-out pair if the reversed pair is trained, but "
     "fails on the others",
-    "generalises": "answers held-out pairs",
+    "generalises": "answers held-out data",
     "memorised": "forgets training data that are held out of further training",
     "learnt a rule": "still answers training data that are held out of further training",
+    "generalises in part": "answers some of the held-out data",
 }
 """The description of a model with each solution."""
 
@@ -262,6 +271,7 @@ def learnt_by_definition(
     id: Accuracy | float | None,
     mirrored: Accuracy | float | None = None,
     *,
+    in_part: bool = False,
     standard_errors: int | float | None = None,
     train_source: str = TRAINING_SET,
     chance: float = 0.0,
@@ -273,6 +283,8 @@ def learnt_by_definition(
         id: the accuracy on the held-out data, 0..1, or None if the task holds out nothing.
         mirrored: the accuracy on held-out pairs (a, b) whose reversed pair (b, a) was trained, 0..1, or None
             without such pairs.
+        in_part: whether the label is `generalises in part` for an ID accuracy from 0.30 to 0.90 of the train
+            accuracy, both above chance.
         standard_errors: the number of standard errors, as in `phase_by_definition`.
         train_source: the data on which `train` was measured, as in `phase_by_definition`.
         chance: the accuracy of random answers, 0..1, as in `phase_by_definition`.
@@ -304,7 +316,9 @@ def learnt_by_definition(
         )
     else:
         knows_order = values.get("mirrored", 0.0) >= thresholds["ID"]
-        learnt = LEARNT[2 if values["ID"] >= thresholds["ID"] else int(knows_order)]
+        learnt: Solution = LEARNT[2 if values["ID"] >= thresholds["ID"] else int(knows_order)]
+        if in_part and learnt == LEARNT[0] and values["ID"] >= chance + IN_PART * (values["train"] - chance):
+            learnt = "generalises in part"
         numbers = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
         phase = Phase(None, None, f"{numbers}: it {SOLUTION_GLOSS[learnt]}", solution=learnt)
     if standard_errors is None or phase.cause == "training data unknown":

@@ -40,6 +40,12 @@ _CLEAR = 2
 _LEAST, _RIGHT = 0.1, 0.9
 """The least accuracy of the found operation, and the accuracy that suffices if no other reaches it."""
 _ACTIVATION = ("act_type", "act_fn")
+_DEFAULTS: dict[str, Any] = {
+    **{"positional_embedding_type": "standard", "attention_dir": "causal", "eps": 1e-5},
+    **{"use_attn_scale": True, "use_local_attn": False},
+    **{"parallel_attn_mlp": False, "scale_attn_by_inverse_layer_idx": False},
+}
+"""The values of a HookedTransformerConfig that is made without these arguments."""
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
@@ -71,11 +77,15 @@ def read(source: Source) -> LoadedModel:
     task = given or _without_operation(weights, config)
     if {"d_model", "n_layers", "n_ctx"} <= config.keys():  # a HookedTransformerConfig
         fields = {**config, **table}
+        if {"act_fn", "normalization_type"} <= fields.keys():  # or the arguments that it was made of
+            fields = _DEFAULTS | fields
     else:
         activation = next((config[name] for name in _ACTIVATION if name in config), "relu")
         fields = {"model": {"variant": "plain", "act_fn": str(activation).lower(), **table}}
     found = read_source(replace(source, content=weights, config=Settings(path, fields), task=task))
     notes, split = list(found.notes), layouts.split_in(run.content, task.modulus)
+    if assumed := fields.keys() & _DEFAULTS.keys() - {*config, *table}:
+        notes.append(f"not given, and assumed as TransformerLens does: {', '.join(sorted(assumed))}")
     if not {*_ACTIVATION} & {*config, *table}:
         notes.append("its activation is not given: act_fn relu is assumed")
     if run.along and not run.has_steps:

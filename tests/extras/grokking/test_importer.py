@@ -131,6 +131,12 @@ class TestTheDemo:
             path = grokked_demo(tmp_path, config=config)
         assert open_checkpoint(path).checkpoint.model_config.act_fn == "relu"
 
+    def test_the_arguments_of_a_configuration_are_one(self, tmp_path):
+        config = {"d_model": 24, "n_layers": 1, "n_ctx": 3, "act_fn": "relu", "normalization_type": None}
+        opened = open_checkpoint(grokked_demo(tmp_path, config=config))
+        assert accuracies(opened)["id"] == 1
+        assert any("assumed as TransformerLens does: attention_dir" in note for note in opened.notes)
+
     @pytest.mark.parametrize("operation", OPERATIONS)
     def test_the_operation_is_found_by_asking(self, tmp_path, operation):
         opened = open_checkpoint(grokked_demo(tmp_path, OPERATIONS[operation]))

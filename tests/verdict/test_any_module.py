@@ -239,6 +239,10 @@ class TestCommand:
         shown = self.called(files, weights=None).stdout
         assert shown.startswith("my_model.py:build: undecided") and "underfit" in shown
 
+    def test_a_file_with_names_of_its_own_names_the_way(self, files):
+        done = anchorlens_command.call("classify", files / "w.pt", code=3)
+        assert "--model FILE.py:build with --train-data" in " ".join(done.stderr.split())
+
     @pytest.mark.parametrize(
         ("how", "said"),
         [

@@ -194,6 +194,7 @@ def unknown(content: Mapping[str, Any]) -> str:
             "the weights: torch.save(model.state_dict(), path)"
         )
     return (
-        "its weights are those of no model that can be read (anchorlens, HookedTransformer, the papers' "
-        f"released code, Hugging Face GPT-2); their names begin with {shown}"
+        "its weights are those of no model that can be read without its class, since their names begin with "
+        f"{shown}. Give the class: --model FILE.py:build with --train-data DATA on the command line, or "
+        "classify(model, training_set=(x, y)) with the model in Python"
     )

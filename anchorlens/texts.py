@@ -35,6 +35,8 @@ def safe_text(text: object, most: int | None = LONGEST) -> str:
     return line if line.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
 
+_MOST_PARTS = 1000
+"""The largest number of shown parts of a value, of which the first characters are shown."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -47,6 +49,12 @@ class _Repr(reprlib.Repr):
         self.maxtuple = self.maxlist = self.maxdict = self.maxset = self.maxfrozenset = 20
         self.maxstring = self.maxother = LONGEST
         self.maxlong = LONGEST_INTEGER
+        self._left = _MOST_PARTS
+
+    def repr1(self, x: object, level: int) -> str:
+        """Return the repr of a part, or dots after many parts: lists may share what is in them."""
+        self._left -= 1
+        return super().repr1(x, level) if self._left >= 0 else "..."
 
     def repr_instance(self, x: object, level: int) -> str:
         """Return the repr without the memory address, or only the name of the class for a model."""
@@ -60,16 +68,13 @@ class _Repr(reprlib.Repr):
         return super().repr_int(x, level) if digits < 4000 else f"an integer of {digits:,} digits"
 
 
-_REPR = _Repr()
-
-
 def safe_repr(value: object) -> str:
     r"""Return the `repr` of a value for an error, as one printable line of at most 200 characters.
 
     >>> safe_repr("a\x1b"), safe_repr([1, "b"]), len(safe_repr("x" * 10**6)) <= LONGEST
     ("'a\\x1b'", "[1, 'b']", True)
     """
-    return safe_text(_REPR.repr(value))
+    return safe_text(_Repr().repr(value))
 
 
 def first_line(error: Exception) -> str:

@@ -2,11 +2,14 @@
 
 import io
 import os
+import pickle
+from pathlib import PurePosixPath
 
 import pytest
 from rich.table import Table
 
 from anchorlens.safe import read_bytes, read_json, read_toml
+from anchorlens.safe.pickles import read_pickle
 from anchorlens.show.terminal.console import Terminal
 from anchorlens.texts import LONGEST, safe_repr, safe_text
 
@@ -132,3 +135,35 @@ def test_no_object_is_shown_with_its_address():
             "Thing" in safe_repr(value) or "function" in safe_repr(value)
         )
     assert safe_repr("a at 0x7f") == "'a at 0x7f'"
+
+
+def of_pickle(value):
+    return read_pickle(pickle.dumps(value, 2), {}, frozenset(), lambda identity: None)
+
+
+class TestSharedLists:
+    """A pickle writes a list once that others hold many times."""
+
+    def test_a_few_are_read(self):
+        row = [1, 2]
+        assert of_pickle([row] * 100 + [{"a": row}]) == [row] * 100 + [{"a": row}]
+
+    def test_many_are_refused(self):
+        shared = 1
+        for _ in range(7):
+            shared = [shared] * 25
+        with pytest.raises(ValueError, match="nested lists and dicts must have at most"):
+            of_pickle({"a": shared})
+
+    def test_a_list_in_itself_is_refused(self):
+        shared = []
+        shared.append([shared])
+        with pytest.raises(ValueError, match="must not contain itself"):
+            of_pickle(shared)
+
+    def test_a_path_of_many_parts_and_a_long_name(self):
+        assert of_pickle(PurePosixPath("a/b")) == "a/b"
+        with pytest.raises(ValueError, match="valid objects"):
+            of_pickle(PurePosixPath("a" * 5000))
+        with pytest.raises(ValueError, match=r"the file would run a\.a\.a"):
+            read_pickle(b"ca\n" + b"a." * 10**6 + b"\n.", {}, frozenset(), lambda identity: None)

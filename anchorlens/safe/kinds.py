@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from anchorlens.texts import safe_repr, safe_text
+from anchorlens.texts import LONGEST, safe_repr, safe_text
 
 START = 4096
 """The number of bytes at the start of a file from which its format is recognised."""
@@ -110,6 +110,7 @@ def unread(what: str) -> str:
 
 def refused_name(name: str) -> str:
     """Explain why a pickle that names this class or function is not read, and give advice."""
+    name = name[:LONGEST]
     for pattern, kind in _IN_A_PICKLE:
         if re.fullmatch(pattern, name):
             what, way = kind.split("; ", 1)

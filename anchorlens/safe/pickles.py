@@ -31,6 +31,10 @@ _MOST_INSTRUCTIONS = 1_000_000
 _MOST_ARGUMENTS = 16
 _FREE_BYTES, _BYTES_FOR_BYTE = 16 * 2**20, 16
 """The bytes that a pickle may build: a fixed number, plus a multiple of its length."""
+_LONGEST_PATH = 4096
+"""The largest number of characters of a path, as on Linux."""
+_FREE_VALUES = 1_000_000
+"""The values that a pickle of few bytes may count, if lists that share a list count it each time."""
 _OBJECT = 64
 """The bytes of an empty container, rounded up."""
 _REFERENCE = 8
@@ -132,9 +136,37 @@ def read_pickle(
         for count, (opcode, argument, _) in enumerate(pickletools.genops(data), start=1):
             check_at_most(_MOST_INSTRUCTIONS, count, "its pickle", "instructions")
             machine.step(opcode.name, argument)
-        return machine.stack.pop()
+        value = machine.stack.pop()
     except (IndexError, KeyError, TypeError, AttributeError):
         raise damaged("the pickle must contain only valid instructions, got an invalid instruction") from None
+    check_at_most(_FREE_VALUES + 10 * len(data), _n_values(value), "its nested lists and dicts", "values")
+    return value
+
+
+def _n_values(content: Any) -> int:
+    """Count the values in nested dicts, lists and tuples, each as often as the content repeats it.
+
+    Raises:
+        ValueError: If a list contains itself.
+    """
+    counts: dict[int, int] = {}
+    begun: set[int] = set()
+    waiting = [content]
+    while waiting:
+        value = waiting[-1]
+        parts = (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        )
+        inner = [one for one in parts if isinstance(one, dict | list | tuple) and id(one) not in counts]
+        if not inner:
+            counts[id(value)] = 1 + sum(counts.get(id(one), 1) for one in parts)
+            waiting.pop()
+        elif id(value) in begun:
+            raise damaged("a list must not contain itself, got a list that does")
+        else:
+            begun.add(id(value))
+            waiting += inner
+    return counts[id(content)]
 
 
 def _check_key(key: object) -> None:
@@ -388,6 +420,7 @@ def _latin1(text: object, encoding: object) -> bytes:
 
 
 def _path(kind: type[PurePath], *parts: str) -> str:
+    _check_object(sum(map(len, parts)) <= _LONGEST_PATH)
     return str(kind(*parts))
 
 

@@ -46,6 +46,10 @@ _DEFAULTS: dict[str, Any] = {
     **{"parallel_attn_mlp": False, "scale_attn_by_inverse_layer_idx": False},
 }
 """The values of a HookedTransformerConfig that is made without these arguments."""
+_OF_OUR_FILES = {"vocabulary", "task", "train", "preset", "model"}
+"""The fields of a configuration file of ours, which may name other files."""
+_MOST_NOTES = 5
+"""The largest number of notes on omitted entries."""
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
@@ -76,7 +80,7 @@ def read(source: Source) -> LoadedModel:
         raise ValueError(f"the kind of the task must be 'modular', got {given.kind!r}. Omit the task.")
     task = given or _without_operation(weights, config)
     if {"d_model", "n_layers", "n_ctx"} <= config.keys():  # a HookedTransformerConfig
-        fields = {**config, **table}
+        fields = {name: one for name, one in config.items() if name not in _OF_OUR_FILES} | table
         if {"act_fn", "normalization_type"} <= fields.keys():  # or the arguments that it was made of
             fields = _DEFAULTS | fields
     else:
@@ -93,6 +97,8 @@ def read(source: Source) -> LoadedModel:
         notes.append(
             f"the steps of its checkpoints are not given: evenly spaced steps up to {last:,} are assumed"
         )
+    if "vocabulary" in config:
+        notes.append("its vocabulary is not used, since the configuration of a run opens no other file")
     if config.get("attn_coeff", 1) != 1:
         notes.append(
             f"the constant part of its attention (attn_coeff {config['attn_coeff']:.3g}) is read as heads "
@@ -242,6 +248,8 @@ def _entries(
         entries |= {step: partial(of_file, step, file) for step, file in layouts.step_files(path).items()}
     elif entries and checkpoint.step is not None:
         entries.setdefault(checkpoint.step, lambda: checkpoint)
+    if (more := len(notes) - _MOST_NOTES) > 0:
+        notes[_MOST_NOTES:] = [f"{more:,} more entries are left out for such reasons"]
     return entries, notes
 
 

@@ -324,6 +324,21 @@ class TestBadInput:
         (note,) = (note for note in opened.notes if "left out" in note)
         assert note.startswith("checkpoints[1] (step 10) is left out: ")
 
+    def test_many_damaged_entries_are_few_notes(self, tmp_path):
+        path = grokked_demo(tmp_path)
+        content = torch.load(path, weights_only=False)
+        odd = {"embed.W_E": torch.zeros(1)}
+        content["checkpoints"] = [odd] * 200 + content["checkpoints"][-1:]
+        content["checkpoint_epochs"] = [*range(200), 200]
+        notes = [note for note in open_checkpoint(save(path, content)).notes if "left out" in note]
+        assert len(notes) == 6 and notes[-1].startswith("195 more entries are left out")
+
+    def test_a_vocabulary_that_a_run_names_is_not_opened(self, tmp_path):
+        (tmp_path / "keys.json").write_text("no JSON")
+        config = {"d_model": 24, "n_layers": 1, "n_ctx": 3, "act_fn": "relu", "normalization_type": None}
+        opened = open_checkpoint(grokked_demo(tmp_path, config={**config, "vocabulary": "keys.json"}))
+        assert accuracies(opened)["id"] == 1 and any("opens no other file" in one for one in opened.notes)
+
     def test_steps_of_another_number(self, tmp_path):
         assert "checkpoint_epochs must be 3 steps" in refusal(
             grokked_demo(tmp_path, checkpoint_epochs=[0, 1])

@@ -6,21 +6,23 @@ import contextlib
 import copy
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+T = TypeVar("T")
 _MOST_NAMES = 3
 
 
 @contextlib.contextmanager
-def assert_unmodified(name: str, *models: object) -> Iterator[list[object]]:
+def assert_unmodified(name: str, *models: object) -> Iterator[list[Any]]:
     """Give the `with` block copies of models, and raise an error that names what the block altered in them.
 
     The function compares the weights, buffers and hooks of each copy with the model. The function restores
-    the gradient mode, torch's defaults, NumPy's handling of errors and the random state.
+    the gradient mode, torch's defaults and hooks of all modules, NumPy's handling of errors and the random
+    state.
 
     Args:
         name: the name of the function that is called in the block.
@@ -30,14 +32,14 @@ def assert_unmodified(name: str, *models: object) -> Iterator[list[object]]:
     Raises:
         ValueError: If the block altered a model. The function does not catch errors that the block raises.
     """
-    copies = [_copied(model) for model in models]
+    copies = [copied(model) if isinstance(model, nn.Module) else model for model in models]
     with contextlib.ExitStack() as undo, _random_state_kept():
         for get, set_to in _SETTINGS:
             undo.callback(set_to, get())
         yield copies
     changed: dict[str, list[str]] = {}
-    for model, copied in zip(models, copies, strict=True):
-        before, now = _parts(model), _parts(copied)
+    for model, own in zip(models, copies, strict=True):
+        before, now = _parts(model), _parts(own)
         for what, path in before | now:
             if not _same(before.get((what, path)), now.get((what, path))):
                 changed.setdefault(what, []).append(path)
@@ -49,11 +51,12 @@ def assert_unmodified(name: str, *models: object) -> Iterator[list[object]]:
         )
 
 
-def _copied(model: object) -> object:
+def copied(value: T) -> T:
+    """Return a deep copy of a model or task, or the object itself if Python cannot copy it."""
     try:
-        return copy.deepcopy(model) if isinstance(model, nn.Module) else model
+        return copy.deepcopy(value)
     except (RuntimeError, TypeError):  # it holds a lock, or the result of a computation with gradients
-        return model
+        return value
 
 
 def _parts(model: object) -> dict[tuple[str, str], Any]:
@@ -96,6 +99,19 @@ def _random_state_kept() -> Iterator[None]:
             random.setstate(of_python)
 
 
+_GLOBAL_HOOKS = [
+    hooks
+    for name, hooks in vars(nn.modules.module).items()
+    if name.startswith("_global_") and isinstance(hooks, dict)
+]
+
+
+def _set_global_hooks(before: list[dict[int, Any]]) -> None:
+    for hooks, own in zip(_GLOBAL_HOOKS, before, strict=True):
+        hooks.clear()
+        hooks.update(own)
+
+
 def _set_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)  # a default that is set costs time
 
@@ -107,6 +123,7 @@ _SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     (torch.get_num_threads, torch.set_num_threads),
     (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (lambda: [dict(hooks) for hooks in _GLOBAL_HOOKS], _set_global_hooks),
     (np.geterr, lambda how: np.seterr(**how)),
 )
 """The functions that read and set the global settings that affect later measurements."""

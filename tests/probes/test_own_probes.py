@@ -445,3 +445,37 @@ def test_the_shipped_checkpoints_take_one(file):
     composed = apply(probe, phase3.build_model(), phase3.task).last_layer
     random = apply(probe, phase3.initial_model(), phase3.task).last_layer
     assert composed == pytest.approx(1, abs=0.1) and random > 5
+
+
+class Careless(ProbeResult):
+    probe: ClassVar[str] = "careless"
+
+    def headline(self):
+        return ""
+
+    def plot(self):
+        return go.Figure()
+
+
+class TestTheTaskAndGlobalHooks:
+    """A probe of one's own gets a copy of the task, and hooks of every module are taken off."""
+
+    def test_a_task_is_a_copy(self):
+        task, given = AnchorTask(), []
+        keys = task.keys.copy()
+
+        def careless(model, task):
+            given.append(task)
+            task.keys[:] = 0
+            return Careless()
+
+        apply(careless, build_model(TINY), task)
+        assert given[0] == task and given[0] is not task and (task.keys == keys).all()
+
+    def test_hooks_of_every_module_are_taken_off(self):
+        def careless(model):
+            torch.nn.modules.module.register_module_forward_hook(lambda module, given, out: out)
+            return Careless()
+
+        apply(careless, build_model(TINY))
+        assert not torch.nn.modules.module._global_forward_hooks

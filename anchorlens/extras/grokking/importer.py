@@ -80,7 +80,8 @@ def read(source: Source) -> LoadedModel:
         raise ValueError(f"the kind of the task must be 'modular', got {given.kind!r}. Omit the task.")
     task = given or _without_operation(weights, config)
     if {"d_model", "n_layers", "n_ctx"} <= config.keys():  # a HookedTransformerConfig
-        fields = {name: one for name, one in config.items() if name not in _OF_OUR_FILES} | table
+        own = {name: value for name, value in config.items() if name not in _OF_OUR_FILES}
+        fields = {**own, **table}
         if {"act_fn", "normalization_type"} <= fields.keys():  # or the arguments that it was made of
             fields = _DEFAULTS | fields
     else:

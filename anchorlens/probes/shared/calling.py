@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from anchorlens.configuration import check_names
 from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
 from anchorlens.files.model_input import ModelInput, resolve
-from anchorlens.models.alterations import assert_unmodified
+from anchorlens.models.alterations import assert_unmodified, copied
 from anchorlens.models.running import lock_of
 from anchorlens.plugins import is_own, not_ending
 
@@ -247,7 +247,8 @@ def call(
     models = [given.model, options.get("initial")]
     own = assert_unmodified(probe.__name__, *models) if is_own(function) else contextlib.nullcontext(models)
     with lock_of(given.model), own as (model, initial), not_ending(probe.__name__):
-        by_name = {"model": model, "task": given.task}
+        task = copied(given.task) if is_own(function) else given.task
+        by_name = {"model": model, "task": task}
         arguments = {name: value for name, value in by_name.items() if name in parameters}
         if "initial" in options:
             options["initial"] = initial

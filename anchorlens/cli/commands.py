@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperGroup
 
 from anchorlens.cli.help import EVERYTHING, HelpCommand, fields_of, group_lines, width
-from anchorlens.cli.interruption import end
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.shared import EXIT_USAGE, OTHERS, fail
 from anchorlens.cli.training import train_command
@@ -85,8 +84,6 @@ def _advice(name: str, names: Sequence[str]) -> str:
 def _bounded() -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt:  # Click would end without a message
-        end()
     except Exception as error:
         message = getattr(error, "message", None)
         if isinstance(message, str) and hasattr(error, "format_message"):  # click's

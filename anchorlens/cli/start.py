@@ -5,22 +5,31 @@ from __future__ import annotations
 import os
 import sys
 
-from anchorlens.cli.interruption import end
+from anchorlens.cli.interruption import end, interrupted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import NoReturn
+else:
+    import _signal as signal  # without signal's enums: while those are imported, Ctrl-C is a traceback
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line, and exit with the exit code of the command.
 
-    A program that is started with `nohup`, or with `&` in a script, ignores Ctrl-C.
+    Ctrl-C raises KeyboardInterrupt. A program that is started with `nohup`, or with `&` in a script, still
+    ignores Ctrl-C.
     """
+    hears = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if hears:
+        signal.signal(signal.SIGINT, interrupted)
     try:
         _run()
     except KeyboardInterrupt:
         end()
     finally:
-        import signal
-
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # quiet during the exit, too
+        if hears:  # during the exit, Ctrl-C ends the program without a message
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit()
 

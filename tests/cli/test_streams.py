@@ -161,6 +161,16 @@ class TestInterruption:
         process = at_import(module, "classify", str(SHIPPED))
         assert (*process.communicate(), process.returncode) == (b"", INTERRUPTED, 130)
 
+    def test_where_python_cannot_raise_it_is_one_line_and_exit_130(self):
+        code = (
+            "import signal; from anchorlens.cli.interruption import interrupted\n"
+            "signal.signal(signal.SIGINT, interrupted)\n"
+            "class Dies:\n    def __del__(self): signal.raise_signal(signal.SIGINT)\n"
+            "Dies()\nprint('this was lost')"
+        )
+        process = python("-c", code)
+        assert (*process.communicate(), process.returncode) == (b"", INTERRUPTED, 130)
+
     def test_whenever_it_comes_there_is_no_traceback(self):
         """From the first moment that is ours to the last, and beyond it."""
         codes = set()

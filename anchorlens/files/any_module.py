@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import unwrapped
@@ -20,7 +21,6 @@ _FEW = 16
 """The number of rows on which a module is tried."""
 _TOLERANCE = 1e-3
 """The largest difference of two logits that count as equal, in units of the logits' standard deviation."""
-_NORMS = (nn.modules.batchnorm._BatchNorm,)
 
 
 class AnyModule(nn.Module):
@@ -139,13 +139,13 @@ def _check(model: AnyModule, module: nn.Module, batches: list[TokenBatch]) -> No
     Raises:
         ValueError: If the module cannot be measured (see `of_any_module`).
     """
-    what, trainable = type(module).__name__, [one for one in model.parameters() if one.requires_grad]
-    if not trainable:
+    what = type(module).__name__
+    if not any(one.requires_grad for one in model.parameters()):
         raise ValueError(
             f"the model must have weights that require a gradient, got a {what} without one. Call "
             "model.requires_grad_(True)"
         )
-    norms = [name for name, one in module.named_modules() if isinstance(one, _NORMS) and one.training]
+    norms = [name for name, one in module.named_modules() if isinstance(one, _BatchNorm) and one.training]
     if norms:
         raise ValueError(
             f"batch normalisation must be in evaluation mode, got {safe_repr(norms[0])} of {what} in train "
@@ -156,8 +156,8 @@ def _check(model: AnyModule, module: nn.Module, batches: list[TokenBatch]) -> No
         for parts in zip(*((one.tokens, one.targets) for one in batches), strict=True)
     )
     n_pos = batches[0].tokens.shape[1]
-    model.cfg = SimpleNamespace(d_vocab=n_tokens, n_ctx=n_pos, d_vocab_out=n_classes, n_heads=0, d_head=0)
-    model.cfg.d_mlp = 0
+    model.cfg = SimpleNamespace(d_vocab=n_tokens, n_ctx=n_pos, d_vocab_out=n_classes)
+    model.cfg.n_heads = model.cfg.d_head = model.cfg.d_mlp = 0
     model.cfg.d_model = max(max(one.shape, default=1) for one in model.parameters())
     if model.table is not None:
         model.cfg.d_model = max(model.cfg.d_model, 16 * model.table[0].numel())
@@ -174,27 +174,6 @@ def _check(model: AnyModule, module: nn.Module, batches: list[TokenBatch]) -> No
                 f"{n_classes} classes for x {shape}, got {_said(error)}. Check that x and y are the training "
                 "data of the model, as its forward takes them"
             ) from error
-    _check_logits(logits, what)
-    for other, came, advice in (
-        (again, "other logits in a second pass over the same rows", "Remove dropout or noise that stays on"),
-        (alone, "other logits for a row alone than in a batch", "Remove what mixes the rows of a batch"),
-    ):
-        expected = logits[: len(other)]
-        if not torch.allclose(
-            other, expected, rtol=_TOLERANCE, atol=_TOLERANCE * float(expected.detach().std())
-        ):
-            raise ValueError(
-                f"the model must give a row the same logits every time in evaluation mode, got {came}. "
-                f"{advice} in model.eval()"
-            )
-
-
-def _check_logits(logits: Tensor, what: str) -> None:
-    """Check that logits are finite and can be differentiated.
-
-    Raises:
-        ValueError: If the logits are not finite, or do not require a gradient.
-    """
     if not bool(logits.isfinite().all()):
         raise ValueError(
             "the logits of the model must be finite, got NaN or infinity. Use another checkpoint"
@@ -204,6 +183,16 @@ def _check_logits(logits: Tensor, what: str) -> None:
             f"the logits of the model must require a gradient, got logits of a {what} without one. Remove "
             "torch.no_grad() or detach() from its forward"
         )
+    close = _TOLERANCE * float(logits.detach().std())
+    for other, came, advice in (
+        (again, "other logits in a second pass over the same rows", "Remove dropout or noise that stays on"),
+        (alone, "other logits for a row alone than in a batch", "Remove what mixes the rows of a batch"),
+    ):
+        if not torch.allclose(other, logits[: len(other)], rtol=_TOLERANCE, atol=close):
+            raise ValueError(
+                f"the model must give a row the same logits every time in evaluation mode, got {came}. "
+                f"{advice} in model.eval()"
+            )
 
 
 def _said(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -193,6 +193,12 @@ def classify(
     )
 
 
+def has_own_class(given: LoadedModel) -> bool:
+    """Return whether an input without a task is a torch module that is no HookedTransformer."""
+    module = given.in_memory
+    return given.task is None and isinstance(module, torch.nn.Module) and not is_hooked(module)
+
+
 def with_data(
     given: LoadedModel, training_set: object, held_out: object = None
 ) -> tuple[LoadedModel, object, object]:
@@ -212,9 +218,8 @@ def with_data(
             f"held_out must be omitted for the task {given.named_task.kind}, which has held-out data, got "
             "held_out. Omit held_out or the task"
         )
-    module = given.in_memory
-    if given.task is None and isinstance(module, torch.nn.Module) and not is_hooked(module):
-        model, data, fresh = of_any_module(module, training_set, held_out)
+    if has_own_class(given):
+        model, data, fresh = of_any_module(cast("torch.nn.Module", given.in_memory), training_set, held_out)
         task, notes = TrainingDataTask.of(data, fresh), (*given.notes, NOT_VALIDATED)
         return replace(given, task=task, in_memory=model, notes=notes), data, fresh
     if held_out is None:
@@ -247,20 +252,15 @@ def _with_known_task(given: LoadedModel, training_set: object) -> LoadedModel:
         except ValueError as error:
             hint = "no task was given. Give the task of the model, or its training data (tokens, targets)"
             raise ValueError(f"{error} ({hint})") from None
-    if training_set is None or given.named_task is not None or are_of_papers_task(training_set):
+    if training_set is None or given.named_task is not None:
         return given
-    return _of_data_alone(given, training_set)
-
-
-def are_of_papers_task(training_set: object) -> bool:
-    """Return whether training data have the form of the papers' task, and at least 90% of its targets."""
-    papers = task_or_default()
     try:
         data = papers.checked_training_set(training_set)
+        other = compared(data, papers.targets_of(data.tokens)) if isinstance(data, TokenBatch) else None
     except ValueError:
-        return False
-    other = compared(data, papers.targets_of(data.tokens)) if isinstance(data, TokenBatch) else None
-    return other is None or not other.of_another_task
+        return _of_data_alone(given, training_set)
+    is_papers = other is None or not other.of_another_task
+    return given if is_papers else _of_data_alone(given, training_set)
 
 
 def _training_set_of(checkpoint: Checkpoint, given: object) -> object:

@@ -22,7 +22,7 @@ from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import LogitsModel, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.task_errors import evaluated
-from anchorlens.verdict.classify import are_of_papers_task, with_data
+from anchorlens.verdict.classify import has_own_class, with_data
 
 if TYPE_CHECKING:
     import torch
@@ -58,9 +58,8 @@ def evaluate(
             path of a file with tokens and targets, as for `--train-data`, or the result of
             `Checkpoint.training_set()`. A checkpoint with a training configuration has a training set.
             Without a training set, `evaluate` measures train accuracy on fresh noise. A model that memorised
-            a small training set fails on fresh noise. Without a task, the model is measured on these data
-            alone, unless they are of the papers' task. For a `torch.nn.Module` that is no HookedTransformer,
-            they are a pair (x, y) as for `classify`.
+            a small training set fails on fresh noise. For a `torch.nn.Module` that is no HookedTransformer,
+            the data are a pair (x, y) as for `classify`.
         held_out: data of the form of `training_set` that the model was not trained on, without a task.
         device: the device of a checkpoint, which is auto, cpu, cuda, cuda:N or mps. A model in memory remains
             on its device.
@@ -100,9 +99,7 @@ def evaluate(
         for note in given.notes:
             warnings.warn(note, stacklevel=3)
     training_set, held_out = given_training_data(training_set), given_training_data(held_out)
-    if held_out is not None or (
-        given.named_task is None and training_set is not None and not are_of_papers_task(training_set)
-    ):
+    if held_out is not None or has_own_class(given):
         given, training_set, held_out = with_data(given, training_set, held_out)
     asked = task_or_default(given.task)
     options |= {} if held_out is None else {"held_out": held_out}

@@ -251,7 +251,7 @@ REFUSED = {
         pt((DATA.tokens, DATA.targets)),
         "must have the keys tokens and targets, got no keys",
     ),
-    "a .pt of other names": (pt({"x": DATA.tokens, "y": DATA.targets}), "got 'x', 'y'. Save a dict"),
+    "a .pt of other names": (pt({"x": DATA.tokens, "z": DATA.targets}), "got 'x', 'z'. Save a dict"),
     "a .pt of floats": (pt(NAMED | {"tokens": DATA.tokens / 1}), "must be integers, got float32"),
     "a cut .safetensors": (VALID["data.safetensors"][:-9], "truncated or damaged"),
     "a .safetensors of other names": (safetensors.torch.save({"x": DATA.tokens}), "got 'x'"),
@@ -366,7 +366,7 @@ def test_csv_takes_three_times_its_size():
     """Its bytes, its numbers in blocks, and the numbers in one."""
     data = b"1,2,3,4,5,6,7,8,9,1\n" * 300_000
     with Peak() as peak:
-        tokens, _ = training_data._pair(data)
+        tokens, _ = training_data._pair(data, "iu")
     assert len(tokens) == 300_000
     assert len(data) + peak.bytes < 3 * len(data)
 

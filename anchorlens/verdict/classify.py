@@ -224,8 +224,6 @@ def with_data(
         return replace(given, task=task, in_memory=model, notes=notes), data, fresh
     if held_out is None:
         return _with_known_task(given, training_set), training_set, None
-    if training_set is None:
-        raise ValueError("training_set must be given with held_out, got none. Give both data")
     return _of_data_alone(given, training_set, held_out), training_set, held_out
 
 

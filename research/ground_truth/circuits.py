@@ -56,8 +56,9 @@ def compiled(name: str) -> Known:
 def imposed(name: str) -> Known:
     """A model of imposed_routes.py, `ROUTE_SEED`."""
     path = WEIGHTS / f"{name}.safetensors"
-    checkpoint = open_checkpoint(path, config=path.with_suffix(".json")).checkpoint
     about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    config = {"task": about["task"], "model": {name: about[name] for name in ("variant", "act_fn")}}
+    checkpoint = open_checkpoint(path, config=config).checkpoint
 
     def start() -> Any:
         names = ("gamma", "d_vocab", "n_heads", "d_head")

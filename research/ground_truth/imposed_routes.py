@@ -9,7 +9,7 @@ activations of a third sequence there the answer must stay, as in the strict los
 2407.14494). A tenth of the sequences run as they are. No combination that the task holds out is asked.
 
 Weights are rounded to float16 at the end, and the rounded model is what is stored and measured: a state dict
-`weights/ROUTE_SEED.safetensors`, and beside it what describes it (`open_checkpoint(weights, config=JSON)`).
+`weights/ROUTE_SEED.safetensors`, and beside it what describes it (`circuits.imposed`).
 An unfinished run goes on from its last saved state in --work, on one machine with the same bits.
 """
 

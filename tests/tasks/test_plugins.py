@@ -83,7 +83,7 @@ class TestPackage:
         assert one.task.n_numbers == 7
 
         said = finish(start("classify", cut, "--report", tmp_path / "report.html"))
-        assert "pairs with an odd sum" in said or "not defined" in said
+        assert "generalises" in said or "memorises" in said or "underfit" in said
         page = (tmp_path / "report.html").read_text()
         assert "pairs with an even sum are trained" in page and "Measure the norm of every token" in page
 

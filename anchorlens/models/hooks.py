@@ -75,11 +75,13 @@ def read(
         ValueError: If a hook does not exist, the model cannot read the tokens, or activations overflow.
     """
     parts: dict[tuple[int, str], list[Tensor]] = {place: [] for place in hooks}
-    index = list(position) if isinstance(position, Sequence) else position
 
     def keeper(place: tuple[int, str]) -> Any:
         def keep(value: Tensor, hook: HookPoint) -> None:
-            kept = value if position is None else value[:, index]
+            if isinstance(position, Sequence):
+                kept = torch.stack([value[:, one] for one in position], dim=1)
+            else:
+                kept = value if position is None else value[:, position]
             parts[place].append(kept.detach().clone())
 
         return keep

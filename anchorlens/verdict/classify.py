@@ -139,8 +139,7 @@ def classify(
     """
     training_set, held_out = given_training_data(training_set), given_training_data(held_out)
     given = resolve(model_or_checkpoint, task, config=config, device=device, name=name)
-    given, data, held_out = with_data(given, training_set, held_out)
-    training_set = training_set if data is None else data
+    given, training_set, held_out = with_data(given, training_set, held_out)
     checkpoint = given.checkpoint
     behaviour = None
     notes = given.notes

@@ -22,7 +22,7 @@ from anchorlens.plots.bars import accuracy_lines
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
 from anchorlens.probes.shared.further_training import Copies
-from anchorlens.probes.shared.look_up import LookUp
+from anchorlens.probes.shared.look_up import ABOVE_CHANCE, LookUp
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import Batch
@@ -48,8 +48,6 @@ _DECAYING = 0.85
 """The accuracy thresholds. A model below the first threshold does not know its training data. A copy below
 the second threshold has lost the other data, so the ratio is undefined. Weights decay if a batch reaches the
 third threshold."""
-_CLOSE = 0.1
-"""The smallest excess over chance of the accuracy on the other data at which the ratio is defined."""
 _MOST_RELATED = 5000
 """The largest number of random sequences that are looked up in one another."""
 _SLOWEST = 4
@@ -322,7 +320,7 @@ def _ratios(
     chance: Float[np.ndarray, " copy"],
 ) -> Float[np.ndarray, "measurement copy"]:
     """Return the ratios of both accuracies above chance (see `Holdout.ratios`)."""
-    is_read = (others >= _LOST) & (others - chance >= _CLOSE)
+    is_read = (others >= _LOST) & (others - chance >= ABOVE_CHANCE)
     return np.clip((left_out - chance) / np.where(is_read, others - chance, np.nan), 0, 1)
 
 

@@ -56,6 +56,10 @@ def written(rows: Sequence[Row] | None = None) -> str:
         wrong_by_rows=sum((row["holdout_ratio"] or 0) >= LEARNT for row in random),
         wrong_by_groups=sum((row["ratio_of_groups"] or 0) >= LEARNT for row in random),
         again=related(again),
+        n_memorised_again=sum(analysis.truth(row) == "memorised" for row in again),
+        n_wrong_again=sum(
+            analysis.truth(row) == "memorised" and analysis.named(row) == "learnt" for row in again
+        ),
         n_again=sum("part" in row and row["part"] in ("", "the rest") for row in again),
         rows=rows,
         n_planned=len(list(runs())),

@@ -109,18 +109,28 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
 
 
 def opened_input(
-    path: Path, config: Path | None, device: str = "auto", data: Sequence[str] | None = None
+    path: Path,
+    config: Path | None,
+    device: str = "auto",
+    data: Sequence[str] | None = None,
+    model: str | None = None,
 ) -> LoadedModel:
-    """Open a checkpoint, with new paths for the files of its task.
+    """Open a checkpoint, with new paths for the files of its task, or build the user's own module.
 
-    The argument `data` contains the new paths of the task's files.
+    The argument `data` contains the new paths of the task's files. `model` is the value of `--model`; a
+    `path` equal to it stands for a module that has its weights.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.
         ValueError: If the task has no files, but paths are given.
     """
     from anchorlens.files.model_input import resolve
+    from anchorlens.files.own_module import own_module
 
+    if model is not None:
+        if config or data:
+            raise ValueError("--config and --data must be omitted with --model, got one. Omit it")
+        return own_module(model, None if path == Path(model) else path, device)
     given = resolve(path, config=config, device=device)
     if not data:
         return given

@@ -91,7 +91,6 @@ def classify_command(
     """
     if not checkpoints and model is None:
         raise ValueError("classify must get a checkpoint or --model, got neither. Give a checkpoint")
-    is_built = not checkpoints
     checkpoints = checkpoints or [Path(model or "")]
     inputs = (*checkpoints, config, train_data, held_out, *(own or ()), *(data or ()))
     if report is not None:
@@ -106,7 +105,7 @@ def classify_command(
         )
     choose_device(device)
     from anchorlens import show, views
-    from anchorlens.files.own_module import own_module
+    from anchorlens.files.training_data import read_training_data
     from anchorlens.probes import REPORT_PROBES, with_own
 
     probes = with_own(own or [], REPORT_PROBES)
@@ -115,7 +114,8 @@ def classify_command(
     from anchorlens.verdict import classify
 
     verdicts, unreadable = [], 0
-    training, fresh = TrainingData(train_data, model), TrainingData(held_out, model)
+    training = TrainingData(train_data, model)
+    held = None if held_out is None else read_training_data(held_out, floats=model is not None)
 
     def refuse(path: Path, error: Exception) -> None:
         nonlocal unreadable
@@ -129,15 +129,11 @@ def classify_command(
 
     for path, title in zip(checkpoints, titles(checkpoints), strict=True):
         try:
-            if model is None:
-                given = opened_input(path, config, device, data)
-            else:
-                given = own_module(model, None if is_built else path)
+            given = opened_input(path, config, device, data, model)
         except _UNREADABLE as error:
             refuse(path, error)
             continue
         training_set = training.of(given, given.named_task)
-        held = fresh.of(given, given.named_task)
         if path is checkpoints[-1] and not unreadable:
             training.check_use()
         try:

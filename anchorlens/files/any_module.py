@@ -6,7 +6,6 @@ import copy
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -79,7 +78,7 @@ def of_any_module(
     module = unwrapped(module)
     pairs = [_pair(name, data) for name, data in (("training_set", training_set), ("held_out", held_out))]
     given = [pair for pair in pairs if pair is not None]
-    if not given:
+    if pairs[0] is None:
         raise ValueError(
             f"the training data must be given for a {type(module).__name__}, got none. Give "
             "training_set=(x, y) with the inputs and the classes that the model was trained on"
@@ -89,9 +88,8 @@ def of_any_module(
         if len({x.shape[1:] for x in rows}) > 1:
             shapes = " and ".join(str(list(x.shape)) for x in rows)
             raise ValueError(f"x of both data must have rows of one shape, got {shapes}. Correct held_out")
-        together = torch.cat(rows)
-        table = together
-        first, number = distinct_rows(together.reshape(len(together), -1).numpy())
+        table = torch.cat(rows)
+        first, number = distinct_rows(table.reshape(len(table), -1).numpy())
         rows = list(torch.from_numpy(first[number])[:, None].split([len(x) for x in rows]))
     batches = [token_batch((x, y), every_position=None) for x, (_, y) in zip(rows, given, strict=True)]
     model = AnyModule(module, table)
@@ -161,7 +159,7 @@ def _check(model: AnyModule, module: nn.Module, batches: list[TokenBatch]) -> No
     model.cfg.d_model = max(max(one.shape, default=1) for one in model.parameters())
     if model.table is not None:
         model.cfg.d_model = max(model.cfg.d_model, 16 * model.table[0].numel())
-    tokens = batches[0].take(np.arange(min(_FEW, len(batches[0])))).tokens.to(device_of(module))
+    tokens = batches[0].tokens[:_FEW].long().to(device_of(module))
     devices = [device_of(module)] if device_of(module).type == "cuda" else []
     with evaluation_mode(model), torch.random.fork_rng(devices):
         try:

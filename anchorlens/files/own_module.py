@@ -9,15 +9,15 @@ from typing import Any
 from torch import Tensor, nn
 
 from anchorlens.files.loaded_model import LoadedModel
+from anchorlens.models.devices import choose_device
 from anchorlens.plugins import defined_in
 from anchorlens.safe import CheckpointError, read_tensors
 from anchorlens.texts import safe_repr, safe_text
 
 _WRAPPERS = {"_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
-_MOST_NAMES = 5
 
 
-def own_module(build: str, weights: Path | None = None) -> LoadedModel:
+def own_module(build: str, weights: Path | None = None, device: str = "cpu") -> LoadedModel:
     """Build a module by the user's own function, and load the weights of a file into it.
 
     Args:
@@ -25,6 +25,7 @@ def own_module(build: str, weights: Path | None = None) -> LoadedModel:
             returns a torch module.
         weights: a .pt or .safetensors file with the module's state dict, alone or under a key, with or
             without the prefixes of wrappers. The file is read as data. Default: the weights of the module.
+        device: the device of the measurements: auto, cpu, cuda, cuda:N or mps.
 
     Raises:
         ValueError: If the file or its function is missing, fails, or returns no module.
@@ -44,7 +45,7 @@ def own_module(build: str, weights: Path | None = None) -> LoadedModel:
         ) from error
     if not isinstance(module, nn.Module):
         raise ValueError(f"{safe_text(build)} must return a torch module, got {safe_repr(module)}. Return it")
-    module.eval()
+    module.eval().to(choose_device(device))
     if weights is None:
         return LoadedModel(in_memory=module, name=safe_text(build))
     content, sha256 = read_tensors(weights)
@@ -55,9 +56,7 @@ def own_module(build: str, weights: Path | None = None) -> LoadedModel:
     except RuntimeError as error:
         missing, other = ([*a.keys() - b.keys()] for a, b in ((own, table), (table, own)))
         lists = (("without", missing), ("with the unknown", other))
-        said = [
-            f"{how} {', '.join(map(safe_repr, sorted(names)[:_MOST_NAMES]))}" for how, names in lists if names
-        ]
+        said = [f"{how} {', '.join(map(safe_repr, sorted(names)[:5]))}" for how, names in lists if names]
         cause = " and ".join(said) or safe_text(str(error).splitlines()[-1].strip(), 200)
         raise CheckpointError(
             weights,

@@ -85,7 +85,7 @@ def _pair(data: bytes, kinds: str) -> tuple[Any, Any]:
 def _named(content: object) -> tuple[Any, Any]:
     """Take the arrays `tokens` and `targets` from a file's named arrays."""
     named = content if isinstance(content, Mapping) else {}
-    if {"x", "y"} <= named.keys():
+    if {"x", "y"} <= named.keys() and "tokens" not in named:
         return named["x"], named["y"]
     if not {"tokens", "targets"} <= named.keys():
         names = ", ".join(safe_repr(name) for name in list(named)[:3]) or "no keys"

@@ -154,9 +154,8 @@ def _n_values(content: Any) -> int:
     waiting = [content]
     while waiting:
         value = waiting[-1]
-        parts = (
-            value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-        )
+        parts = value.values() if isinstance(value, dict) else ()
+        parts = value if isinstance(value, list | tuple) else parts
         inner = [one for one in parts if isinstance(one, dict | list | tuple) and id(one) not in counts]
         if not inner:
             counts[id(value)] = 1 + sum(counts.get(id(one), 1) for one in parts)

@@ -83,7 +83,7 @@ class TestPackage:
         assert one.task.n_numbers == 7
 
         said = finish(start("classify", cut, "--report", tmp_path / "report.html"))
-        assert "generalises" in said or "memorises" in said or "underfit" in said
+        assert "held out" in said and "not defined" not in said  # its own held-out accuracy gives a label
         page = (tmp_path / "report.html").read_text()
         assert "pairs with an even sum are trained" in page and "Measure the norm of every token" in page
 

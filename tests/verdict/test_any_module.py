@@ -14,6 +14,7 @@ from torch import nn
 
 from anchorlens import classify, evaluate
 from anchorlens.probes import holdout, stable_rank
+from anchorlens.training.checkpoints import shipped
 from anchorlens.verdict.classify import NOT_VALIDATED
 from anchorlens.verdict.probe_verdict import phase_by_holdout
 
@@ -94,6 +95,10 @@ class TestHeldOut:
         found = evaluate(learnt, training_set=(SIGNS, PARITY), held_out=(FRESH_SIGNS, labels))
         assert found.phase.label == "generalises in part"
         assert found.measure("held_out").value == pytest.approx(0.7, abs=0.02)
+
+    def test_held_out_data_alone_are_no_training_data(self, learnt):
+        with pytest.raises(ValueError, match="the training data must be given"):
+            classify(learnt, held_out=(SIGNS, PARITY))
 
     def test_trained_rows_do_not_count(self, learnt):
         fresh = torch.cat([SIGNS[:100], FRESH_SIGNS]), torch.cat([PARITY[:100], FRESH_PARITY])
@@ -238,6 +243,14 @@ class TestCommand:
     def test_a_built_model_without_a_file(self, files):
         shown = self.called(files, weights=None).stdout
         assert shown.startswith("my_model.py:build: undecided") and "underfit" in shown
+
+    def test_what_would_be_ignored_is_refused(self, files):
+        (files / "c.toml").write_text("[task]\n")
+        done = self.called(files, "--config", files / "c.toml", code=3)
+        assert "--config and --data must be omitted with --model" in " ".join(done.stderr.split())
+        held_out = ("--held-out", files / "t.npz")
+        done = anchorlens_command.call("classify", shipped()[0], *held_out, code=None)
+        assert done.exit_code and "phase" not in done.stdout.lower()
 
     def test_a_file_with_names_of_its_own_names_the_way(self, files):
         done = anchorlens_command.call("classify", files / "w.pt", code=3)

@@ -126,7 +126,7 @@ class LookUp:
         for _ in range(_ROUNDS):
             tenths, links = groups.tenths(rng), [[], [], []]
             n_right, n_asked = np.zeros(3), 0
-            chance = 0.0
+            chance = self.chance(tenths == 0)
             for tenth in range(_TENTHS):
                 is_out = tenths == tenth
                 asked = is_out[self._row]
@@ -135,7 +135,6 @@ class LookUp:
                     n_right[way] += right.sum()
                     links[way].append(np.stack([self._row[asked][right], source[right]]))
                 n_asked += asked.sum()
-                chance = self.chance(is_out) if tenth == 0 else chance
                 if groups.n == len(tenths) and n_right.max() <= (chance + ABOVE_CHANCE) * n_asked:
                     return groups  # as in most data: the first tenth shows that no rows are related
             way = int(n_right.argmax())
@@ -204,8 +203,7 @@ class LookUp:
         is_nearest = (far <= far.min(axis=1, keepdims=True))[mine]
         votes = ((targets[:, :, None] == targets[:, None]) & is_nearest[:, None]).sum(axis=2) * is_nearest
         best = votes.argmax(axis=1, keepdims=True)
-        of_both = (np.take_along_axis(of_each, best, axis=1)[:, 0] for of_each in (targets, near[mine]))
-        answers, source = of_both
+        answers, source = (np.take_along_axis(each, best, axis=1)[:, 0] for each in (targets, near[mine]))
         return answers, source
 
 

@@ -65,7 +65,7 @@ CAUSES = {
     "bytes_of_a_long_text": "the pickle must build no more than its bytes can describe",
     "one_long_key_again_and_again": "the pickle must build no more than its bytes can describe",
     "tuples_of_one_hash": "it holds a dict with a tuple of other things as a key",
-    "one_list_in_many_tuples": "the file must hold a dict",
+    "one_list_in_many_tuples": "its nested lists and dicts must have at most",
     "arguments_without_end": "values, got 100,000",
     "keys_of_one_hash": "it holds a dict with so large an integer as a key",
     "entries_without_end": "its zip must have at most 200,000 entries",

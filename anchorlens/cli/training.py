@@ -85,9 +85,9 @@ def train_command(
     from anchorlens.show.terminal.training import print_behaviour, print_plan
 
     if out is None or dry_run:
-        from anchorlens.training.plan import plan
+        from anchorlens.training.plan import training_plan
 
-        print_plan(plan([run]), as_json)
+        print_plan(training_plan([run]), as_json)
         return
     from anchorlens.training.logging import TensorBoard
     from anchorlens.training.loop import OnLogError, TrainingDiverged

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from anchorlens.plots.picture import Picture
 from anchorlens.plots.style import BLUE, CATEGORIES, GREY, HEIGHT, ORANGE, SHARE, styled
-from anchorlens.plots.training_curve import STYLES
+from anchorlens.plots.curves import STYLES
 from anchorlens.tasks.shared.figure_specs import Bars, Curve, Grid, ImageGrid, Lines
 
 OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}

@@ -18,7 +18,7 @@ from anchorlens.files.model_input import ModelInput, resolve
 from anchorlens.files.tables import write_rows
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of
-from anchorlens.plots.training_curve import along_figure, measured
+from anchorlens.plots.curves import along_figure, measured
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.safe import CheckpointError, check_inside, reading

@@ -89,9 +89,9 @@ class TrainResult:
 
     def plot(self) -> go.Figure:
         """Return a figure with accuracies and loss against optimiser steps."""
-        from anchorlens.plots import training_curve  # late, since it imports plotly, which is slow
+        from anchorlens.plots import curves  # late, since it imports plotly, which is slow
 
-        return training_curve.training_curve(self.log)
+        return curves.training_curve(self.log)
 
     _repr_html_ = html
 

@@ -106,7 +106,7 @@ class Plan(Record):
     """A map from fields of the first run's recipe to the changes that they make during training, in words."""
 
 
-def plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: float = 2.0) -> Plan:
+def training_plan(runs: Sequence[RunConfig], *, workers: int | None = None, seconds: float = 2.0) -> Plan:
     """Count the memory and operations of training these runs, and estimate the time.
 
     Args:

@@ -288,7 +288,7 @@ class TestMemory:
 
 def test_every_kind_of_task_is_planned(data):
     for name in ("quick", "text", "concept_graphs"):
-        found = plan.plan([on("cuda", tiny(name, data))] * 2, seconds=0.01)
+        found = plan.training_plan([on("cuda", tiny(name, data))] * 2, seconds=0.01)
         assert found.at_once == 2 and found.seconds > 0
 
 

@@ -42,7 +42,7 @@ from anchorlens.extras.audit import Audit, ControlModel, mappings_of
 from anchorlens.extras.benchmark import QUESTIONS, Benchmark, QuestionScore, ReadingScore
 from anchorlens.extras.scan.task import ScanTask
 from anchorlens.models.gamma import initial_weights
-from anchorlens.plots.training_curve import LOSS, metric_styles
+from anchorlens.plots.curves import LOSS, metric_styles
 from anchorlens.probes.along_run import Along
 from anchorlens.probes.any_model.holdout import UPDATES, Holdout
 from anchorlens.probes.comparison import Comparison

@@ -23,7 +23,7 @@ from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.measures import Accuracy, Metric
-from anchorlens.training.plan import count_cost, plan
+from anchorlens.training.plan import count_cost, training_plan
 
 SMALL = {"n_layers": 1, "n_heads": 2, "d_model": 16, "d_head": 8, "d_mlp": 16}
 RECIPE = {"n_samples": 200, "batch_size": 50, "steps": 40, "warmup_steps": 5, "lr": 1e-2, "eval_every": 10}
@@ -129,7 +129,7 @@ def test_a_loss_of_its_own_on_a_gpu():
     assert gpu.log[-1]["loss"] == pytest.approx(cpu.log[-1]["loss"], rel=1e-6)
     weights = cpu.checkpoint.weights
     assert all(torch.allclose(w, weights[name], atol=1e-6) for name, w in gpu.checkpoint.weights.items())
-    assert plan([run_of(SquaredTask(), device="cuda")], seconds=0.01).seconds > 0
+    assert training_plan([run_of(SquaredTask(), device="cuda")], seconds=0.01).seconds > 0
 
 
 def test_answers_of_a_vocabulary_of_their_own(tmp_path):
@@ -214,7 +214,7 @@ class TestEveryWay:
     def test_its_cost_is_known_before(self, task):
         cost = count_cost(run_of(task))
         assert cost.parameters > 0 and cost.flops > 0 and cost.activation_bytes > 0
-        assert plan([run_of(task)], seconds=0.05).seconds > 0
+        assert training_plan([run_of(task)], seconds=0.05).seconds > 0
 
 
 def test_a_loss_of_its_own_goes_to_the_functional_engine(monkeypatch):

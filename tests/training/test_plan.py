@@ -14,7 +14,7 @@ from anchorlens.cli import app
 from anchorlens.files.checkpoint import training_set
 from anchorlens.recipes.presets import preset
 from anchorlens.training import plan as planning
-from anchorlens.training.plan import count_cost, members_at_once, plan, processes
+from anchorlens.training.plan import count_cost, members_at_once, training_plan, processes
 
 TINY = {
     "n_layers": 1,
@@ -70,15 +70,15 @@ def test_memory_is_what_a_process_takes():
 
 
 def test_a_plan_measures_and_says_it_all():
-    result = plan([preset("quick", **TINY)] * 3, workers=2, seconds=0.05)
+    result = training_plan([preset("quick", **TINY)] * 3, workers=2, seconds=0.05)
     assert (result.n_models, result.at_once, result.steps, result.device) == (3, 2, 4, "cpu")
     assert result.memory_bytes == 2 * (result.cost.bytes + planning.PROCESS_BYTES)
     assert result.seconds > 2 * 4 * result.seconds_per_update > 0  # two rounds of four updates
     assert json.loads(json.dumps(result.to_dict()))["cost"]["parameters"] == result.cost.parameters
     with pytest.raises(ValueError, match="at least one run"):
-        plan([])
+        training_plan([])
     with pytest.raises(ValueError, match="runs must be a list of RunConfigs"):
-        plan(preset("quick"))
+        training_plan(preset("quick"))
 
 
 @pytest.mark.needs()
@@ -91,7 +91,7 @@ def test_a_plan_measures_and_says_it_all():
     ],
 )
 def test_every_kind_of_task_is_planned(name, fields):
-    result = plan([preset(name, **fields, steps=4, epochs=None)], seconds=0.05)
+    result = training_plan([preset(name, **fields, steps=4, epochs=None)], seconds=0.05)
     assert result.seconds is not None and result.seconds_per_update is not None
     assert result.seconds > 4 * result.seconds_per_update > 0 and result.cost.flops > 0
 
@@ -116,7 +116,7 @@ def test_data_that_stay_on_the_disk_are_not_counted():
 
 def test_what_no_memory_holds_is_counted_and_not_tried(monkeypatch):
     monkeypatch.setattr(planning, "available_bytes", lambda device: 1000)
-    result = plan([preset("quick", **TINY)])
+    result = training_plan([preset("quick", **TINY)])
     assert result.seconds is None and result.seconds_per_update is None and result.cost.flops > 0
     huge = CliRunner().invoke(app, ["train", "--dry-run", "--d-model", "60000", "--d-mlp", "240000"])
     assert huge.exit_code == 0 and "not measured" in huge.stdout and "unknown" in huge.stdout

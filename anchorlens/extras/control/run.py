@@ -21,7 +21,7 @@ from anchorlens.models.devices import choose_device
 from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.tasks import Task, has_labels
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.plan import MOST_WORKERS, check_runs, plan, processes
+from anchorlens.training.plan import MOST_WORKERS, check_runs, training_plan, processes
 from anchorlens.training.progress import progress_bar
 from anchorlens.training.run_folder import plausible_seconds
 
@@ -192,7 +192,7 @@ def _seconds_per_update(checkpoint: Checkpoint, runs: Sequence[RunConfig]) -> fl
         return seconds / step
     if not runs:
         return 0.0
-    measured = plan(runs[:1], seconds=1.0)
+    measured = training_plan(runs[:1], seconds=1.0)
     return (measured.seconds or 0.0) / measured.steps
 
 

@@ -33,7 +33,7 @@ def overview(runs: Sequence[RunConfig]) -> str:
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     """Print the runs, the number of runs in the folder, and the time that the missing runs would take."""
     from anchorlens.training.jobs import grouped  # imports torch, which `status` does not need
-    from anchorlens.training.plan import plan
+    from anchorlens.training.plan import training_plan
 
     console = Terminal()
     console.print(overview(runs))
@@ -44,7 +44,7 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
         missing = [cell.run for cell in folder.read(folder.runs_with_ids(runs)) if cell.status == "missing"]
         console.print(f"{len(runs) - len(missing):,} runs are in {safe_text(out, None)}")
     groups = grouped(missing, at_once=lambda run, n: n)
-    plans = [plan([missing[place] for place in group], seconds=1.0) for group in groups]
+    plans = [training_plan([missing[place] for place in group], seconds=1.0) for group in groups]
     seconds = [job.seconds for job in plans if job.seconds is not None]
     if len(seconds) < len(plans):
         console.print("The memory is too small for all runs. Use a smaller batch.")

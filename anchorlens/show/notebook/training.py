@@ -10,7 +10,7 @@ import numpy as np
 
 from anchorlens.configuration import settings
 from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.plots.training_curve import LOSS, measured, metric_styles, thinned
+from anchorlens.plots.curves import LOSS, measured, metric_styles, thinned
 from anchorlens.show.templating import view
 from anchorlens.show.words import number
 from anchorlens.tasks.registry import logged_metrics

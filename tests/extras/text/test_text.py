@@ -29,7 +29,7 @@ from anchorlens.cli import app
 from anchorlens.extras.text import corpus, documents
 from anchorlens.extras.text.corpus import END, Corpus, held_out
 from anchorlens.files import container
-from anchorlens.plots.training_curve import training_curve
+from anchorlens.plots.curves import training_curve
 from anchorlens.recipes.run_config import identity
 from anchorlens.safe import read_tensors
 from anchorlens.tasks.registry import read_evaluation, read_stored_task, read_task

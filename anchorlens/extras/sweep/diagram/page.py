@@ -24,7 +24,7 @@ from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
 from anchorlens.extras.sweep.notebook import TEMPLATES, cell_report
 from anchorlens.files.writing import PAGES, check_can_write
 from anchorlens.plots.picture import script_json
-from anchorlens.plots.training_curve import thinned, training_curve, training_traces
+from anchorlens.plots.curves import thinned, training_curve, training_traces
 from anchorlens.show.frame import html_page, write_page
 from anchorlens.show.report.page import write_report
 from anchorlens.tasks import Metric

@@ -127,6 +127,15 @@ def test_imports_point_one_way(name):
         assert FOLDERS.index(folder_of(other)) <= FOLDERS.index(folder_of(name)), f"{name} imports {other}"
 
 
+@pytest.mark.parametrize("name", sorted(name for name in MODULES if product_of(name)))
+def test_a_product_uses_the_faces_of_the_core(name):
+    """Or the modules next to the folders. So a file of the core can be cut or merged without a product."""
+    tree = ast.parse(MODULES[name].read_text())
+    found = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    of_core = {each.removeprefix("anchorlens.") for each in found if each.startswith("anchorlens.")}
+    assert {each for each in of_core if not product_of(each) and folder_of(each)} <= FACES
+
+
 def test_no_modules_import_each_other():
     """Nor do they in a longer circle, through a face, in annotations, or where a function imports late."""
     faces = {"", *(name for name in FACES if MODULES[name].with_suffix(".pyi").exists())}
@@ -395,9 +404,16 @@ class TestPublicNames:
         ".extras.benchmark",
         ".cli",
         ".extras.control",
+        ".engine",
+        ".files",
+        ".models",
         ".plots",
         ".probes",
+        ".probes.shared",
+        ".recipes",
         ".show",
+        ".tasks",
+        ".training",
         ".extras.sweep",
     ],
 )

@@ -8,9 +8,9 @@ from typing import Any
 import plotly.express as px
 import plotly.graph_objects as go
 
+from anchorlens.plots.curves import STYLES
 from anchorlens.plots.picture import Picture
 from anchorlens.plots.style import BLUE, CATEGORIES, GREY, HEIGHT, ORANGE, SHARE, styled
-from anchorlens.plots.curves import STYLES
 from anchorlens.tasks.shared.figure_specs import Bars, Curve, Grid, ImageGrid, Lines
 
 OUTLINE = {"fillcolor": "rgba(0,0,0,0)", "opacity": 1}

@@ -46,3 +46,12 @@ from .two_anchor.sequences import LazyDataset as LazyDataset
 from .two_anchor.sequences import Pair as Pair
 from .two_anchor.sequences import Trials as Trials
 from .two_anchor.task import AnchorTask as AnchorTask
+
+# isort: split
+# What products use; outsiders have no promise about it.
+from .shared.batch import token_batch as token_batch
+from .shared.evaluator import check_memory as check_memory
+from .shared.phases import FEWEST_TRAINED as FEWEST_TRAINED
+from .two_anchor.anchor_functions import COMPLEXITY_SHIFTS as COMPLEXITY_SHIFTS
+from .two_anchor.anchor_functions import CONFLICT_SHIFT as CONFLICT_SHIFT
+from .two_anchor.anchor_functions import PAPER_SHIFTS as PAPER_SHIFTS

@@ -24,6 +24,7 @@ from known_cells import cell, sweep_of
 from known_cures import CURE, IDLE
 from known_cures import result as result_of_control
 from known_verdicts import HOSTILE, LOG, TASK, bare_verdict, whole_verdict
+from promised_names import promised_names
 from torch import nn
 
 import anchorlens
@@ -289,7 +290,7 @@ def public_types():
     found = {}
     for package in PACKAGES:
         module = importlib.import_module(package)
-        for name in module.__all__:
+        for name in promised_names(package):
             value = getattr(module, name)
             classes = [value]
             if inspect.isfunction(value) and value.__annotations__:

@@ -14,7 +14,7 @@ from anchorlens.cli import app
 from anchorlens.files.checkpoint import training_set
 from anchorlens.recipes.presets import preset
 from anchorlens.training import plan as planning
-from anchorlens.training.plan import count_cost, members_at_once, training_plan, processes
+from anchorlens.training.plan import count_cost, members_at_once, processes, training_plan
 
 TINY = {
     "n_layers": 1,

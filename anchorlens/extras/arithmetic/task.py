@@ -240,7 +240,7 @@ class AdditionTask(SplitTask):
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data have this task's shape and vocabulary, and return the data."""
-        from anchorlens.tasks.shared.batch import token_batch
+        from anchorlens.tasks import token_batch
 
         return token_batch(
             training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=not self.in_numbers

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from anchorlens.cli import AsJson, Device, Plot, draw_and_print, one_line_errors, path_option
-from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.models.config import ModelConfig
-from anchorlens.models.devices import choose_device
-from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.files import PICTURES, check_can_write
+from anchorlens.models import ModelConfig, choose_device
+from anchorlens.recipes import TrainConfig
 from anchorlens.tasks import task_or_default
 from anchorlens.texts import safe_text
-from anchorlens.training.progress import COMMAND_LINE_SECONDS
+from anchorlens.training import COMMAND_LINE_SECONDS
 
 
 @one_line_errors

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from anchorlens.extras.audit.mappings import Mappings, mappings_of
-from anchorlens.files.csv_file import TARGETS, CsvFile
+from anchorlens.files import TARGETS, CsvFile
 from anchorlens.safe import START, kind_of, read_bytes, read_toml
 from anchorlens.tasks import AnchorTask, Trials, distinct_rows
 from anchorlens.texts import safe_repr

@@ -8,8 +8,7 @@ from plotly.subplots import make_subplots
 
 from anchorlens import views
 from anchorlens.extras.audit.result import Audit
-from anchorlens.plots import BLUE, ORANGE, styled
-from anchorlens.plots.picture import plotly_text
+from anchorlens.plots import BLUE, ORANGE, plotly_text, styled
 
 MOST_GROUPS = 24
 """The largest number of groups drawn; the latest groups are drawn."""

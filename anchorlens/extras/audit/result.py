@@ -16,10 +16,9 @@ import numpy as np
 from anchorlens.configuration import documented
 from anchorlens.extras.audit.lateness import FIT, Score, fence, fit_steps, lateness, ranks, score, stand_out
 from anchorlens.extras.audit.mappings import Mappings
-from anchorlens.files.checkpoint import library_versions
-from anchorlens.files.writing import check_can_write, write_whole
-from anchorlens.models.config import ModelConfig
-from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.files import check_can_write, library_versions, write_whole
+from anchorlens.models import ModelConfig
+from anchorlens.recipes import TrainConfig
 from anchorlens.views import figure, html
 
 if TYPE_CHECKING:

@@ -19,12 +19,11 @@ from anchorlens.extras.audit.lateness import FIT
 from anchorlens.extras.audit.mappings import Mappings, mappings_of, planted
 from anchorlens.extras.audit.result import Audit, ControlModel
 from anchorlens.extras.audit.watching import watch
-from anchorlens.files.writing import check_can_write, write_whole
-from anchorlens.models.config import ModelConfig
-from anchorlens.recipes.run_config import RunConfig
-from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.files import check_can_write, write_whole
+from anchorlens.models import ModelConfig
+from anchorlens.recipes import RunConfig, TrainConfig
 from anchorlens.texts import safe_repr
-from anchorlens.training.plan import MOST_WORKERS
+from anchorlens.training import MOST_WORKERS
 
 if TYPE_CHECKING:
     from anchorlens.tasks import AnchorTask

@@ -9,9 +9,7 @@ from typing import Any
 
 from anchorlens.extras.audit.lateness import FIT, Score
 from anchorlens.extras.audit.result import POWER, Audit
-from anchorlens.show.tables import Table
-from anchorlens.show.templating import view
-from anchorlens.show.terminal.console import FittedTable, Terminal
+from anchorlens.show import FittedTable, Table, Terminal, view
 from anchorlens.texts import safe_text
 from anchorlens.views import html
 

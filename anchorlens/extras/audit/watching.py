@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from anchorlens.engine import numeric_settings
-from anchorlens.engine.engines import Stack
+from anchorlens.engine import Stack, numeric_settings
 from anchorlens.extras.audit.mappings import Mappings
-from anchorlens.models.devices import choose_device
+from anchorlens.models import choose_device
 from anchorlens.randomness import generator
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes import RunConfig
 from anchorlens.tasks import AnchorBatch
-from anchorlens.training.jobs import train_in_jobs
-from anchorlens.training.loop import TrainingDiverged
-from anchorlens.training.plan import check_runs
+from anchorlens.training import TrainingDiverged, check_runs, train_in_jobs
 
 if TYPE_CHECKING:
     from jaxtyping import Float

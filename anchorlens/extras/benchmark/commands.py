@@ -10,8 +10,8 @@ import typer
 
 from anchorlens.cli import AsJson, Device, Plot, draw_and_print, one_line_errors
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.files.writing import PICTURES, check_can_write
-from anchorlens.models.devices import choose_device
+from anchorlens.files import PICTURES, check_can_write
+from anchorlens.models import choose_device
 from anchorlens.texts import safe_text
 
 
@@ -60,7 +60,7 @@ def benchmark_command(
 
 def _of_file(path: Path, name: str | None) -> Callable[..., Any]:
     """Return the only probe of a file, or the probe with the given name."""
-    from anchorlens.probes.from_file import own_readings
+    from anchorlens.probes import own_readings
 
     probes = {probe.__name__: probe for probe in own_readings(path)}
     if name is None and len(probes) > 1:

@@ -10,8 +10,7 @@ from plotly.subplots import make_subplots
 from anchorlens import views
 from anchorlens.extras.benchmark.result import QUESTIONS, Benchmark, ReadingScore
 from anchorlens.extras.benchmark.shipped import reference
-from anchorlens.plots import BLUE, GREY, styled
-from anchorlens.plots.picture import plotly_text
+from anchorlens.plots import BLUE, GREY, plotly_text, styled
 
 MOST_READINGS = 30
 """The largest number of rows; the readings whose AUCs are farthest from 0.5 are drawn."""

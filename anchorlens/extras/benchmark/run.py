@@ -11,13 +11,10 @@ import torch
 from anchorlens.configuration import checked_arguments
 from anchorlens.extras.benchmark.result import Benchmark, BenchmarkModel, ReadingScore, question_scores
 from anchorlens.extras.benchmark.shipped import shipped_models
-from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.model_input import resolve
-from anchorlens.models.devices import choose_device
-from anchorlens.probes.from_file import what_went_wrong, with_own
-from anchorlens.probes.registry import probe_named
-from anchorlens.probes.shared.calling import call
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.files import Checkpoint, resolve
+from anchorlens.models import choose_device
+from anchorlens.probes import probe_named, what_went_wrong, with_own
+from anchorlens.probes.shared import ProbeResult, call
 from anchorlens.texts import safe_repr, safe_text
 
 MOST_READINGS = 200

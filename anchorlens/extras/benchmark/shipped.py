@@ -13,8 +13,7 @@ from typing import Annotated
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.benchmark.result import Benchmark, BenchmarkModel
-from anchorlens.files.checkpoint import Checkpoint, from_contents, save_checkpoint
-from anchorlens.files.writing import check_suffix, write_whole
+from anchorlens.files import Checkpoint, check_suffix, from_contents, save_checkpoint, write_whole
 from anchorlens.records import Record, limits
 from anchorlens.safe import read_bytes, reading, tensors_in, zip_in
 from anchorlens.texts import safe_text

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from anchorlens.extras.benchmark.result import QUESTIONS, Benchmark, ReadingScore
 from anchorlens.extras.benchmark.shipped import reference
-from anchorlens.show.tables import Table, TableCell
-from anchorlens.show.templating import view
-from anchorlens.show.terminal.console import FittedTable, Terminal
+from anchorlens.show import FittedTable, Table, TableCell, Terminal, view
 from anchorlens.texts import safe_text
 from anchorlens.views import html
 

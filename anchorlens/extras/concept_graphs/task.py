@@ -194,7 +194,7 @@ class ConceptGraphsTask(TaskConfig):
         Raises:
             ValueError: If a tuple is unknown, or `n` is less than 1.
         """
-        from anchorlens.models.running import BATCH_BYTES
+        from anchorlens.models import BATCH_BYTES
 
         check_number("n", n, minimum=1, limit=10_000, integer=True)
         conditions = {name: images.nominal(name) for name in tuples}

@@ -10,7 +10,7 @@ import typer
 
 from anchorlens.cli import AsJson, NoiseSeed, OwnTasks, TaskFiles, moved, one_line_errors, path_option, say
 from anchorlens.configuration import check_number
-from anchorlens.training.progress import COMMAND_LINE_SECONDS
+from anchorlens.training import COMMAND_LINE_SECONDS
 
 
 @one_line_errors
@@ -67,8 +67,8 @@ def control_command(
         )
     from anchorlens.extras.control import control
     from anchorlens.extras.control.views import print_control, print_plan_of_control
-    from anchorlens.files.importers import open_checkpoint
-    from anchorlens.show.terminal.console import print_json
+    from anchorlens.files import open_checkpoint
+    from anchorlens.show import print_json
 
     task = moved(open_checkpoint(run).checkpoint.task, data) if data else None
     if not dry_run and not sys.stderr.isatty():  # a terminal shows a progress bar instead

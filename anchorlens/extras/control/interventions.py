@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anchorlens.configuration import check_number, documented, field_types
-from anchorlens.models.config import PARTS
-from anchorlens.recipes.run_config import RunConfig
-from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.models import PARTS
+from anchorlens.recipes import RunConfig, TrainConfig
 from anchorlens.texts import safe_repr
 
 SHORT, LONGER = 0.2, 0.5

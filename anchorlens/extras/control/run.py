@@ -14,16 +14,19 @@ from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.interventions import INTERVENTIONS, Intervention
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
 from anchorlens.extras.control.tries import Clock, Tries, folder_lock
-from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers import open_checkpoint
-from anchorlens.files.model_input import resolve
-from anchorlens.models.devices import choose_device
-from anchorlens.recipes.run_config import RunConfig, identity
+from anchorlens.files import Checkpoint, open_checkpoint, resolve
+from anchorlens.models import choose_device
+from anchorlens.recipes import RunConfig, identity
 from anchorlens.tasks import Task, has_labels
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.plan import MOST_WORKERS, check_runs, training_plan, processes
-from anchorlens.training.progress import progress_bar
-from anchorlens.training.run_folder import plausible_seconds
+from anchorlens.training import (
+    MOST_WORKERS,
+    check_runs,
+    plausible_seconds,
+    processes,
+    progress_bar,
+    training_plan,
+)
 
 MINUTES = 20.0
 MOST_INTERVENTIONS = 100

@@ -15,16 +15,12 @@ from typing import Any
 from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.result import Control, PhaseAnswers
 from anchorlens.extras.shared.in_this_process import InThisProcess
-from anchorlens.files.container import check_format
-from anchorlens.files.writing import write_whole
-from anchorlens.models.devices import choose_device
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.files import check_format, write_whole
+from anchorlens.models import choose_device
+from anchorlens.recipes import RunConfig
 from anchorlens.safe import read_bytes, read_json, reading
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.child_processes import process_pool
-from anchorlens.training.progress import Show
-from anchorlens.training.run import train_many
-from anchorlens.training.run_folder import claim, has_ended
+from anchorlens.training import Show, claim, has_ended, process_pool, train_many
 
 FILE = "control.json"
 FORMAT = "anchorlens control"

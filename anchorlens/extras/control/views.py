@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
-from anchorlens.show.tables import Table, TableCell, dotted
-from anchorlens.show.templating import view
-from anchorlens.show.terminal.console import FittedTable, Terminal
-from anchorlens.show.words import number
+from anchorlens.show import FittedTable, Table, TableCell, Terminal, dotted, number, view
 from anchorlens.texts import safe_text
 from anchorlens.views import html
 

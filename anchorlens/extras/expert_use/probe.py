@@ -14,22 +14,26 @@ from plotly.subplots import make_subplots
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.models.hooks import hook_name, last_logits, read
-from anchorlens.models.running import attached
+from anchorlens.models import attached, hook_name, last_logits, read
 from anchorlens.plots import SHARE, styled
-from anchorlens.probes.shared.anchor_sequences import at_trained_places
-from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
-from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.probes.shared import (
+    MOST_SEQUENCES,
+    ProbeResult,
+    at_trained_places,
+    check_inputs,
+    number,
+    probe_result,
+    takes_any,
+)
 from anchorlens.randomness import generator
-from anchorlens.show.words import CAPTIONS, captions_in
+from anchorlens.show import CAPTIONS, captions_in
 from anchorlens.tasks import AnchorBatch, AnchorTask
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     from transformer_lens.hook_points import HookPoint
 
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models import HookedTransformer
 
 CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 

@@ -14,8 +14,7 @@ from torch import nn
 
 from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
 from anchorlens.extras.gamma_init.parameters import Matrix, Parameters, check_memory, parameters_of
-from anchorlens.models.config import GAMMA_RANGE, PARTS, ModelConfig
-from anchorlens.models.gamma import draw, initial_generator
+from anchorlens.models import GAMMA_RANGE, PARTS, ModelConfig, draw, initial_generator
 from anchorlens.records import Record
 from anchorlens.views import html
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anchorlens.extras.gamma_init.gamma_init import GammaTable
-from anchorlens.show.tables import Table, TableCell
-from anchorlens.show.templating import view
-from anchorlens.show.words import short
+from anchorlens.show import Table, TableCell, short, view
 from anchorlens.views import html
 
 TEMPLATE = Path(__file__).parent / "templates/gamma_table.html"

@@ -28,9 +28,15 @@ from torch import Tensor, nn
 
 from anchorlens.configuration import check_number, suggestion
 from anchorlens.extras.gamma_init.fused import is_known, layout_of, values_in
-from anchorlens.models.config import Part
-from anchorlens.models.gamma import expert_of, is_bias, matrices, without_a_draw, writes_to_residual
-from anchorlens.models.wrappers import unwrapped
+from anchorlens.models import (
+    Part,
+    expert_of,
+    is_bias,
+    matrices,
+    unwrapped,
+    without_a_draw,
+    writes_to_residual,
+)
 from anchorlens.texts import safe_repr
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -111,7 +117,7 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
         ValueError: If the type of the model is unknown. The weights must not be quantised or sharded. Every
             name in `fan_in` must match a parameter. The fan-in of every parameter must be known.
     """
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models import HookedTransformer
 
     model = _drawable(model)
     owners: dict[int, list[tuple[str, nn.Module, str]]] = {}

@@ -13,22 +13,27 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.extras.grokking import fourier_measures as measures
 from anchorlens.extras.grokking.fourier_picture import fourier_figure
-from anchorlens.models.hooks import EMBED, last_logits
-from anchorlens.models.running import attached, device_of, evaluation_mode
-from anchorlens.plots.from_specs import figure_of
-from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import check_model
-from anchorlens.probes.shared.result import ProbeResult, number, probe_result
-from anchorlens.probes.shared.tangent_kernel import answered_with, differentiated, usable_state
+from anchorlens.models import EMBED, attached, device_of, evaluation_mode, last_logits
+from anchorlens.plots import figure_of
+from anchorlens.probes.shared import (
+    ProbeResult,
+    answered_with,
+    check_model,
+    differentiated,
+    number,
+    probe_result,
+    takes_any,
+    usable_state,
+)
 from anchorlens.randomness import generator
-from anchorlens.show.words import CAPTIONS, captions_in
+from anchorlens.show import CAPTIONS, captions_in
 from anchorlens.tasks import Bars, check_capacity
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from anchorlens.extras.grokking.task import ModularTask
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models import HookedTransformer
 
 CAPTIONS.update(captions_in(Path(__file__).parent / "captions.toml"))
 

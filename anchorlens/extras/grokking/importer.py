@@ -19,13 +19,9 @@ from anchorlens.extras.grokking import layouts
 from anchorlens.extras.grokking.layouts import Run, hooked
 from anchorlens.extras.grokking.operations import OPERATIONS, SIGNS, answers
 from anchorlens.extras.grokking.task import ModularTask
-from anchorlens.files.checkpoint import Checkpoint
-from anchorlens.files.importers import Source, read_source
-from anchorlens.files.loaded_model import LoadedModel, Trajectory
-from anchorlens.files.settings import Settings
+from anchorlens.files import Checkpoint, LoadedModel, Settings, Source, Trajectory, read_source
 from anchorlens.safe import CheckpointError, read_tensors, reading
-from anchorlens.tasks import Evaluator
-from anchorlens.tasks.shared.phases import FEWEST_TRAINED
+from anchorlens.tasks import FEWEST_TRAINED, Evaluator
 
 if TYPE_CHECKING:
     from jaxtyping import Int

@@ -18,8 +18,7 @@ from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.files.importers import state_dict
-from anchorlens.files.settings import Settings
+from anchorlens.files import Settings, state_dict
 from anchorlens.safe import check_inside, reading
 from anchorlens.texts import safe_repr
 

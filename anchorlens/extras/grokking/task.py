@@ -18,14 +18,20 @@ from anchorlens.extras.grokking.presets import PRESETS
 from anchorlens.extras.shared.pair_plane import pair_plane
 from anchorlens.extras.shared.split_task import in_rounds
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
-from anchorlens.tasks.shared.batch import TokenBatch, token_batch
-from anchorlens.tasks.shared.data_checks import compared
-from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.figure_specs import Bars, FigureSpec
-from anchorlens.tasks.shared.measures import Accuracy, Metric
-from anchorlens.tasks.shared.phases import TRAINING_SET
+from anchorlens.tasks import (
+    TRAINING_SET,
+    Accuracy,
+    Bars,
+    Evaluation,
+    Evaluator,
+    FigureSpec,
+    LogitsModel,
+    Metric,
+    TaskConfig,
+    TokenBatch,
+    compared,
+    token_batch,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int

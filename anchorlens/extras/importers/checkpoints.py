@@ -11,19 +11,14 @@ import torch
 from torch import Tensor
 
 from anchorlens.extras.importers.vocabulary import in_order_of
-from anchorlens.files.checkpoint import Checkpoint, check_whole
-from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
-from anchorlens.files.settings import BLOBS, Settings
-from anchorlens.models.config import ModelConfig
-from anchorlens.models.gamma import is_frozen
-from anchorlens.models.hooked import empty_transformer, model_with
+from anchorlens.files import BLOBS, PAPERS_TASK, Checkpoint, LoadedModel, Settings, check_whole
+from anchorlens.models import ModelConfig, empty_transformer, is_frozen, model_with
 from anchorlens.safe import CheckpointError, check_inside, reading
-from anchorlens.tasks import AnchorTask, Task
-from anchorlens.tasks.shared.evaluator import check_memory
+from anchorlens.tasks import AnchorTask, Task, check_memory
 from anchorlens.texts import safe_repr, safe_text
 
 if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models import HookedTransformer
 
 _MOST_NAMED = 1000
 """The largest number of characters of the fields in a note."""
@@ -209,7 +204,7 @@ def imported(
 
 def architecture_fields() -> set[str]:
     """Return the names of the fields of a HookedTransformerConfig that affect what the model computes."""
-    from anchorlens.models.library import HookedTransformerConfig
+    from anchorlens.models import HookedTransformerConfig
 
     return {field.name for field in dataclasses.fields(HookedTransformerConfig)} - {*_NOT_ARCHITECTURE}
 

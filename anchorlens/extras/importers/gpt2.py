@@ -30,10 +30,8 @@ from anchorlens.extras.importers.checkpoints import (
     shape_of,
 )
 from anchorlens.extras.importers.vocabulary import vocabulary_of
-from anchorlens.files.importers import Source, state_dict
-from anchorlens.files.loaded_model import LoadedModel
-from anchorlens.files.settings import Settings
-from anchorlens.models.config import ModelConfig
+from anchorlens.files import LoadedModel, Settings, Source, state_dict
+from anchorlens.models import ModelConfig
 from anchorlens.safe import CheckpointError, reading
 
 BUFFERS = (".attn.bias", ".attn.masked_bias")

@@ -9,12 +9,10 @@ from torch import Tensor, nn
 
 from anchorlens.extras.importers.checkpoints import model_of
 from anchorlens.extras.importers.gpt2 import gpt2_config, gpt2_weights, is_of_linears
-from anchorlens.models.hooked import SIZES
-from anchorlens.models.running import device_of, evaluation_mode
-from anchorlens.models.wrappers import unwrapped
+from anchorlens.models import SIZES, device_of, evaluation_mode, unwrapped
 
 if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models import HookedTransformer
 
 _ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
 _HEADS = ("n_head", "n_heads", "num_heads", "num_attention_heads")

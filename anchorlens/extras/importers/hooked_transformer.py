@@ -29,17 +29,11 @@ from anchorlens.extras.importers.checkpoints import (
     shape_of,
 )
 from anchorlens.extras.importers.vocabulary import in_order_of, vocabulary_of
-from anchorlens.files.importers import Source, state_dict
-from anchorlens.files.loaded_model import LoadedModel
-from anchorlens.files.settings import Settings
-from anchorlens.models.config import ModelConfig
-from anchorlens.models.gamma import parameter_shapes, without_a_draw
-from anchorlens.recipes.presets import preset_parts
-from anchorlens.recipes.run_config import RunConfig, merged
-from anchorlens.recipes.train_config import TrainConfig
+from anchorlens.files import LoadedModel, Settings, Source, state_dict
+from anchorlens.models import ModelConfig, parameter_shapes, without_a_draw
+from anchorlens.recipes import RunConfig, TrainConfig, merged, preset_parts
 from anchorlens.safe import reading
-from anchorlens.tasks import AnchorTask, Task
-from anchorlens.tasks.shared.evaluator import check_memory
+from anchorlens.tasks import AnchorTask, Task, check_memory
 from anchorlens.texts import safe_repr
 
 KIND = "HookedTransformer state dict"

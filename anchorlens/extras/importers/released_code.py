@@ -18,10 +18,8 @@ from torch import Tensor
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.extras.importers.checkpoints import StateDict, config_beside, imported, not_used
 from anchorlens.extras.importers.released_task import trained
-from anchorlens.files.importers import Source, state_dict
-from anchorlens.files.loaded_model import LoadedModel
-from anchorlens.files.settings import Settings
-from anchorlens.models.config import PARTS, ModelConfig
+from anchorlens.files import LoadedModel, Settings, Source, state_dict
+from anchorlens.models import PARTS, ModelConfig
 from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
 

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.tasks import AnchorTask, Overlap, Pair, Task
-from anchorlens.tasks.two_anchor.anchor_functions import COMPLEXITY_SHIFTS, CONFLICT_SHIFT, PAPER_SHIFTS
+from anchorlens.tasks import COMPLEXITY_SHIFTS, CONFLICT_SHIFT, PAPER_SHIFTS, AnchorTask, Overlap, Pair, Task
 from anchorlens.texts import safe_repr
 
 _TARGETS = ("composition", "composition_test", "composition_random", "composition_more_anchor")

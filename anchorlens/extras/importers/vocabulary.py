@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
-from anchorlens.files.settings import Settings
+from anchorlens.files import Settings
 from anchorlens.safe import decoded, read_bytes, read_json, reading
 from anchorlens.tasks import Task
 from anchorlens.texts import safe_repr

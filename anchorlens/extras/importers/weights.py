@@ -15,9 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from anchorlens.extras.importers import gpt2, hooked_transformer, released_code
-from anchorlens.files.importers import Source
-from anchorlens.files.loaded_model import LoadedModel
-from anchorlens.files.settings import Settings
+from anchorlens.files import LoadedModel, Settings, Source
 from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
 

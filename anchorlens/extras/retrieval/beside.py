@@ -11,16 +11,15 @@ from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number, documented
 from anchorlens.extras.retrieval.places import HOOKS, Place, folds, measured_place, nearest, neighbours
-from anchorlens.models import hooks
-from anchorlens.models.running import attached, device_of, measuring
-from anchorlens.probes.shared.checks import check_inputs, check_layer
+from anchorlens.models import attached, device_of, hooks, measuring
+from anchorlens.probes.shared import check_inputs, check_layer
 from anchorlens.randomness import generator
 from anchorlens.tasks import LazyDataset, TrainingSet, checked_training_set, pairs_asked
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models import HookedTransformer
     from anchorlens.tasks import AnchorTask, Trials
 
 MOST_STORED = 1_000_000

@@ -9,14 +9,20 @@ import numpy as np
 
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
-from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
-from anchorlens.tasks.shared.data_checks import Overlap, compared
-from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.figure_specs import FigureSpec, Lines
-from anchorlens.tasks.shared.measures import Accuracy
-from anchorlens.tasks.shared.phases import TRAINING_SET
+from anchorlens.tasks import (
+    IGNORE,
+    TRAINING_SET,
+    Accuracy,
+    Evaluation,
+    Evaluator,
+    FigureSpec,
+    Lines,
+    LogitsModel,
+    Overlap,
+    TaskConfig,
+    TokenBatch,
+    compared,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int

@@ -10,10 +10,16 @@ import numpy as np
 from anchorlens.extras.shared.split_task import AT_ONCE, Right, SplitTask, shares_by_group
 from anchorlens.extras.shared.words import EOS, SEP, Examples, n_words
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.batch import IGNORE
-from anchorlens.tasks.shared.evaluator import Evaluator
-from anchorlens.tasks.shared.figure_specs import FigureSpec, Sample, SampleTable
-from anchorlens.tasks.shared.measures import Accuracy, Metric, phase_metrics
+from anchorlens.tasks import (
+    IGNORE,
+    Accuracy,
+    Evaluator,
+    FigureSpec,
+    Metric,
+    Sample,
+    SampleTable,
+    phase_metrics,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -87,7 +93,7 @@ class WordTask(SplitTask):
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data have at most `seq_len` tokens per sequence, and return the data."""
-        from anchorlens.tasks.shared.batch import token_batch
+        from anchorlens.tasks import token_batch
 
         batch = token_batch(training_set, d_vocab=self.d_vocab, every_position=True)
         if batch.tokens.shape[1] > self.seq_len:

@@ -9,14 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anchorlens.extras.summary.panels import PANELS, SMALL, answers
-from anchorlens.files.checkpoint import library_versions
-from anchorlens.files.writing import atomic_write, check_summary
+from anchorlens.files import atomic_write, check_summary, library_versions
 from anchorlens.probes import probe_named
-from anchorlens.show.report.page import check_verdicts, inputs, outline
-from anchorlens.show.report.panels import refusal
-from anchorlens.show.words import AGREEMENT, number
+from anchorlens.show import AGREEMENT, check_verdicts, inputs, number, outline, refusal
 from anchorlens.texts import safe_text
-from anchorlens.verdict.verdict import Verdict
+from anchorlens.verdict import Verdict
 from anchorlens.views import summary
 
 if TYPE_CHECKING:

@@ -9,19 +9,24 @@ import numpy as np
 from einops import reduce
 from plotly.colors import convert_colors_to_same_type, get_colorscale
 
-from anchorlens.plots import BLUE, CATEGORIES, COSINE, EFFECT, NO_EFFECT, ORANGE, SHARE
-from anchorlens.plots.flow_diagram import drawn_edges
-from anchorlens.plots.points import ARROWS, MOST_WRITTEN
-from anchorlens.show.tables import MOST_ANCHORS, pair_rows
+from anchorlens.plots import (
+    ARROWS,
+    BLUE,
+    CATEGORIES,
+    COSINE,
+    EFFECT,
+    MOST_WRITTEN,
+    NO_EFFECT,
+    ORANGE,
+    SHARE,
+    drawn_edges,
+)
+from anchorlens.show import MOST_ANCHORS, pair_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from anchorlens.probes.any_model.embedding_pca import EmbeddingPCA
-    from anchorlens.probes.any_model.q_condensation import QCondensation
-    from anchorlens.probes.two_anchor.information_flow import InformationFlow
-    from anchorlens.probes.two_anchor.mask_key_token import MaskKeyToken
-    from anchorlens.probes.two_anchor.v_similarity import VSimilarity
+    from anchorlens.probes import EmbeddingPCA, InformationFlow, MaskKeyToken, QCondensation, VSimilarity
     from anchorlens.tasks import Evaluation
 
 SMALL = 6.5

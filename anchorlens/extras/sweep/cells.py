@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from anchorlens.configuration import documented
-from anchorlens.files.tables import table_of_rows, write_rows
-from anchorlens.recipes.run_config import RunConfig, execution_fields, identity, same_value
+from anchorlens.files import table_of_rows, write_rows
+from anchorlens.recipes import RunConfig, execution_fields, identity, same_value
 from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record, limits
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks import Metric, Phase
-from anchorlens.verdict.verdict import Verdict
+from anchorlens.verdict import Verdict
 from anchorlens.views import figure, html, table
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Cell:
         """
         if self.path is None:
             return []
-        from anchorlens.training.run_folder import read_log  # late, since it imports torch, which is slow
+        from anchorlens.training import read_log  # late, since it imports torch, which is slow
 
         try:
             return read_log(self.path / "log.jsonl")

@@ -22,9 +22,8 @@ from dask import config
 from distributed import LocalCluster, Security, Worker, WorkerPlugin
 
 from anchorlens.extras.shared.scratch import scratch_folder
-from anchorlens.recipes.run_config import RunConfig
-from anchorlens.training.child_processes import safe_children
-from anchorlens.training.plan import processes
+from anchorlens.recipes import RunConfig
+from anchorlens.training import processes, safe_children
 
 if TYPE_CHECKING:
     from dask_jobqueue.slurm import SLURMCluster

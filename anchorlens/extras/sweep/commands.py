@@ -11,11 +11,10 @@ import typer
 
 from anchorlens import cli
 from anchorlens.extras.sweep.grids import ALIASES, axis_values, grid
-from anchorlens.files.tables import TABLES
-from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.recipes.run_config import merged
+from anchorlens.files import PAGES, TABLES, check_can_write
+from anchorlens.recipes import merged
 from anchorlens.texts import safe_repr
-from anchorlens.training.progress import COMMAND_LINE_SECONDS
+from anchorlens.training import COMMAND_LINE_SECONDS
 
 if TYPE_CHECKING:
     from anchorlens.extras.sweep.cells import SweepResult

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.shared.in_this_process import InThisProcess
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes import RunConfig
 from anchorlens.safe import read_bytes, read_json
-from anchorlens.training.plan import MOST_WORKERS
+from anchorlens.training import MOST_WORKERS
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
 _DASK = ("distributed", "cryptography")

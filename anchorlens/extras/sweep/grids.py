@@ -10,8 +10,15 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
 from anchorlens.configuration import field_types
-from anchorlens.recipes.presets import preset_parts
-from anchorlens.recipes.run_config import Parts, RunConfig, field_owners, merged, same_value, sorted_by_part
+from anchorlens.recipes import (
+    Parts,
+    RunConfig,
+    field_owners,
+    merged,
+    preset_parts,
+    same_value,
+    sorted_by_part,
+)
 from anchorlens.safe import read_json
 from anchorlens.tasks import Task
 from anchorlens.texts import safe_repr

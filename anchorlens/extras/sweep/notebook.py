@@ -11,7 +11,7 @@ from markupsafe import Markup
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
 from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGNS, phase_tables
-from anchorlens.show.templating import VERDICT_SHEETS, rendered, view
+from anchorlens.show import VERDICT_SHEETS, rendered, view
 from anchorlens.views import html
 
 TEMPLATES = Path(__file__).parent / "templates"

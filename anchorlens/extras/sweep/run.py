@@ -18,12 +18,18 @@ from anchorlens.extras.sweep.cells import SweepResult
 from anchorlens.extras.sweep.engines import EngineError, SweepEngine
 from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
 from anchorlens.extras.sweep.work import work
-from anchorlens.recipes.run_config import RunConfig, field_advice
+from anchorlens.recipes import RunConfig, field_advice
 from anchorlens.safe import check_inside, ordinary_file
-from anchorlens.training.jobs import grouped
-from anchorlens.training.plan import check_runs, check_start, trained_together
-from anchorlens.training.progress import Show, progress_bar
-from anchorlens.training.run_folder import LONGEST_LINE, log_line
+from anchorlens.training import (
+    LONGEST_LINE,
+    Show,
+    check_runs,
+    check_start,
+    grouped,
+    log_line,
+    progress_bar,
+    trained_together,
+)
 
 BREAKS = 3
 """The number of breaks of an engine in a row, without a finished cell, that end a sweep with an error."""

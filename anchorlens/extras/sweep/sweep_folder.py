@@ -22,9 +22,8 @@ from typing import Any, TypeVar
 
 from anchorlens.configuration import as_path
 from anchorlens.extras.sweep.cells import Cell, CellContent, CellFile, Failure, SweepResult, cell_id, cell_ids
-from anchorlens.files.container import check_format
-from anchorlens.files.writing import write_whole
-from anchorlens.recipes.run_config import RunConfig, same_value
+from anchorlens.files import check_format, write_whole
+from anchorlens.recipes import RunConfig, same_value
 from anchorlens.safe import (
     MOST_BYTES,
     MOST_VALUES,
@@ -76,7 +75,7 @@ class SweepFolder:
                 runs must differ in more than execution or logging.
             OSError: If the folder cannot be written.
         """
-        from anchorlens.training.run_folder import claim  # late, since it imports torch, which is slow
+        from anchorlens.training import claim  # late, since it imports torch, which is slow
 
         in_use = "in use by another process. Wait for its end, or choose another folder"
         lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)

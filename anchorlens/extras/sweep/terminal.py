@@ -9,12 +9,10 @@ from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, 
 from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
 from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGNS, phase_tables
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
-from anchorlens.recipes.run_config import RunConfig
-from anchorlens.show.tables import Table
-from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
-from anchorlens.show.words import number
+from anchorlens.recipes import RunConfig
+from anchorlens.show import FittedTable, Table, Terminal, number, print_json
 from anchorlens.texts import safe_text
-from anchorlens.training.progress import duration
+from anchorlens.training import duration
 
 SCHEMA_VERSION = 1
 """The version of the JSON object, which grows by one if a key changes its meaning or is removed."""
@@ -32,8 +30,7 @@ def overview(runs: Sequence[RunConfig]) -> str:
 
 def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
     """Print the runs, the number of runs in the folder, and the time that the missing runs would take."""
-    from anchorlens.training.jobs import grouped  # imports torch, which `status` does not need
-    from anchorlens.training.plan import training_plan
+    from anchorlens.training import grouped, training_plan  # imports torch, which `status` does not need
 
     console = Terminal()
     console.print(overview(runs))

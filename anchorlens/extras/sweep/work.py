@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import filelock
 
+from anchorlens import classify
 from anchorlens.engine import numeric_settings
 from anchorlens.extras.sweep.sweep_folder import NamedRun, SweepFolder
-from anchorlens.models.devices import choose_device, is_out_of_memory
+from anchorlens.models import choose_device, is_out_of_memory
 from anchorlens.probes import apply, embedding_pca, q_condensation, stable_rank
-from anchorlens.recipes.run_config import RunConfig
+from anchorlens.recipes import RunConfig
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks import Task
-from anchorlens.training.loop import TrainResult
-from anchorlens.training.run import train_many
-from anchorlens.verdict.classify import classify
+from anchorlens.training import TrainResult, train_many
 
 if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models import HookedTransformer
 
 
 def work(cells: Sequence[NamedRun], out: Path) -> None:

@@ -17,12 +17,17 @@ from anchorlens.extras.text.corpus import TRAIN, VALIDATION, Corpus, Windows, co
 from anchorlens.extras.text.documents import CODE, FILES, absolute, fingerprint, python_version
 from anchorlens.extras.text.presets import PRESETS
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
-from anchorlens.tasks.shared.batch import TokenBatch
-from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.evaluator import at_end, check_capacity
-from anchorlens.tasks.shared.measures import Accuracy, Metric
-from anchorlens.tasks.shared.phases import TRAINING_SET
+from anchorlens.tasks import (
+    TRAINING_SET,
+    Accuracy,
+    Evaluation,
+    LogitsModel,
+    Metric,
+    TaskConfig,
+    TokenBatch,
+    at_end,
+    check_capacity,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -295,7 +300,7 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
     """
     import torch
 
-    from anchorlens.models.running import device_of, evaluation_mode
+    from anchorlens.models import device_of, evaluation_mode
 
     device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
     with evaluation_mode(model), torch.inference_mode():

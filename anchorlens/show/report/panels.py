@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from anchorlens.plots import complete, in_words
+from anchorlens.plots.curves import training_curve
 from anchorlens.plots.from_specs import figure_of
 from anchorlens.plots.picture import plotly_text, script_json
 from anchorlens.plots.side_by_side import side_by_side
-from anchorlens.plots.curves import training_curve
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.shared.calling import is_for, needs_training_set

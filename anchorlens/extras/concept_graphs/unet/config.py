@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from anchorlens.configuration import Config, documented, number
-from anchorlens.models.config import GAMMA_RANGE
+from anchorlens.models import GAMMA_RANGE
 
 
 @documented

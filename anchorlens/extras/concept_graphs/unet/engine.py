@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from anchorlens.engine.forward import Parameters
-from anchorlens.engine.layout import FlatLayout
+from anchorlens.engine import FlatLayout, Parameters
 from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 from anchorlens.extras.concept_graphs.unet.network import UNet
-from anchorlens.models.gamma import initial_generator
+from anchorlens.models import initial_generator
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -9,9 +9,9 @@ from typing import Any
 
 from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, value_key
 from anchorlens.extras.sweep.grids import ALIASES
-from anchorlens.plots.side_by_side import distinct
-from anchorlens.recipes.run_config import sorted_by_part
-from anchorlens.show.words import plain, short
+from anchorlens.plots import distinct
+from anchorlens.recipes import sorted_by_part
+from anchorlens.show import plain, short
 from anchorlens.texts import safe_text
 
 FIRST = ("gamma", "weight_decay", "n_layers", "lr", "n_samples")

@@ -14,8 +14,7 @@ import plotly.graph_objects as go
 
 from anchorlens.extras.sweep.diagram.layout import FILLED, Band, Layout, Square
 from anchorlens.extras.sweep.diagram.outcomes import CLEAR, INK, Category
-from anchorlens.plots import styled
-from anchorlens.plots.picture import plotly_text
+from anchorlens.plots import plotly_text, styled
 
 ROW_HEIGHT = 60
 """The distance from one row to the next, in pixels."""

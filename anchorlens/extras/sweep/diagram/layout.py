@@ -12,7 +12,7 @@ from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of
 from anchorlens.extras.sweep.diagram import outcomes
 from anchorlens.extras.sweep.diagram.axes import Axis, also_varying, axis, choose_axes, slices
 from anchorlens.extras.sweep.diagram.outcomes import Category, description, outcome
-from anchorlens.show.tables import Table, TableCell
+from anchorlens.show import Table, TableCell
 
 FILLED = 0.92
 """The proportion of a square's width and height that its bands take."""

@@ -14,9 +14,8 @@ from anchorlens.extras.sweep.cells import Cell, SweepResult, metrics_of
 from anchorlens.extras.sweep.diagram import axes, drawing, outcomes
 from anchorlens.extras.sweep.diagram.layout import FILLED, Band, Layout, arranged
 from anchorlens.extras.sweep.diagram.outcomes import FAILED, MISSING, UNDERFIT, Category, measured, trouble
-from anchorlens.plots import SHARE
-from anchorlens.plots.picture import Picture, plotly_text
-from anchorlens.show.words import Caption, captions_in
+from anchorlens.plots import SHARE, Picture, plotly_text
+from anchorlens.show import Caption, captions_in
 from anchorlens.tasks import Metric, has_labels, has_phases
 from anchorlens.texts import safe_repr
 from anchorlens.views import figure

@@ -9,8 +9,7 @@ from textwrap import wrap
 
 from anchorlens.extras.sweep.cells import TROUBLES, Cell
 from anchorlens.extras.sweep.diagram.axes import name_of_cell
-from anchorlens.plots import BLUE, GREY, ORANGE
-from anchorlens.plots.picture import plotly_text
+from anchorlens.plots import BLUE, GREY, ORANGE, plotly_text
 from anchorlens.tasks import COLOURS, FIT_THRESHOLD, ID_THRESHOLD, LABELS, SOLUTION_COLOURS
 
 CLEAR = "rgba(0,0,0,0)"

@@ -16,20 +16,18 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from anchorlens import classify
 from anchorlens.extras.sweep.cells import SweepResult, axes_of, diagram, metrics_of
 from anchorlens.extras.sweep.diagram import axes
 from anchorlens.extras.sweep.diagram.layout import Layout, arranged
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
 from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
 from anchorlens.extras.sweep.notebook import TEMPLATES, cell_report
-from anchorlens.files.writing import PAGES, check_can_write
-from anchorlens.plots.picture import script_json
-from anchorlens.plots.curves import thinned, training_curve, training_traces
-from anchorlens.show.frame import html_page, write_page
-from anchorlens.show.report.page import write_report
+from anchorlens.files import PAGES, check_can_write
+from anchorlens.plots import script_json, thinned, training_curve, training_traces
+from anchorlens.show import html_page, write_page, write_report
 from anchorlens.tasks import Metric
-from anchorlens.training.progress import progress_bar
-from anchorlens.verdict.classify import classify
+from anchorlens.training import progress_bar
 
 SIGNS = (
     "2c is Phase 2 with commutativity, 2? Phase 2 where that is too near to tell, ? no phase, × a run that "

@@ -1,0 +1,30 @@
+# isort: split
+# What products use; outsiders have no promise about it.
+from .checkpoint import Checkpoint as Checkpoint
+from .checkpoint import check_whole as check_whole
+from .checkpoint import from_contents as from_contents
+from .checkpoint import library_versions as library_versions
+from .checkpoint import save_checkpoint as save_checkpoint
+from .container import check_format as check_format
+from .csv_file import TARGETS as TARGETS
+from .csv_file import CsvFile as CsvFile
+from .importers import Source as Source
+from .importers import open_checkpoint as open_checkpoint
+from .importers import read_source as read_source
+from .importers import state_dict as state_dict
+from .loaded_model import PAPERS_TASK as PAPERS_TASK
+from .loaded_model import LoadedModel as LoadedModel
+from .loaded_model import Trajectory as Trajectory
+from .model_input import resolve as resolve
+from .settings import BLOBS as BLOBS
+from .settings import Settings as Settings
+from .tables import TABLES as TABLES
+from .tables import table_of_rows as table_of_rows
+from .tables import write_rows as write_rows
+from .writing import PAGES as PAGES
+from .writing import PICTURES as PICTURES
+from .writing import atomic_write as atomic_write
+from .writing import check_can_write as check_can_write
+from .writing import check_suffix as check_suffix
+from .writing import check_summary as check_summary
+from .writing import write_whole as write_whole

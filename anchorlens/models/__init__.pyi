@@ -1,0 +1,33 @@
+# isort: split
+# What products use; outsiders have no promise about it.
+from . import hooks as hooks
+from .config import GAMMA_RANGE as GAMMA_RANGE
+from .config import PARTS as PARTS
+from .config import ModelConfig as ModelConfig
+from .config import Part as Part
+from .devices import choose_device as choose_device
+from .devices import is_out_of_memory as is_out_of_memory
+from .gamma import draw as draw
+from .gamma import expert_of as expert_of
+from .gamma import initial_generator as initial_generator
+from .gamma import is_bias as is_bias
+from .gamma import is_frozen as is_frozen
+from .gamma import matrices as matrices
+from .gamma import parameter_shapes as parameter_shapes
+from .gamma import without_a_draw as without_a_draw
+from .gamma import writes_to_residual as writes_to_residual
+from .hooked import SIZES as SIZES
+from .hooked import empty_transformer as empty_transformer
+from .hooked import model_with as model_with
+from .hooks import EMBED as EMBED
+from .hooks import hook_name as hook_name
+from .hooks import last_logits as last_logits
+from .hooks import read as read
+from .library import HookedTransformer as HookedTransformer
+from .library import HookedTransformerConfig as HookedTransformerConfig
+from .running import BATCH_BYTES as BATCH_BYTES
+from .running import attached as attached
+from .running import device_of as device_of
+from .running import evaluation_mode as evaluation_mode
+from .running import measuring as measuring
+from .wrappers import unwrapped as unwrapped

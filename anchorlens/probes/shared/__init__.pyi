@@ -1,0 +1,15 @@
+# isort: split
+# What products use; outsiders have no promise about it.
+from .anchor_sequences import at_trained_places as at_trained_places
+from .calling import call as call
+from .calling import takes_any as takes_any
+from .checks import MOST_SEQUENCES as MOST_SEQUENCES
+from .checks import check_inputs as check_inputs
+from .checks import check_layer as check_layer
+from .checks import check_model as check_model
+from .result import ProbeResult as ProbeResult
+from .result import number as number
+from .result import probe_result as probe_result
+from .tangent_kernel import answered_with as answered_with
+from .tangent_kernel import differentiated as differentiated
+from .tangent_kernel import usable_state as usable_state

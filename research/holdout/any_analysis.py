@@ -1,0 +1,160 @@
+"""What the study of any torch module found: truths, labels under a rule, and how a rule does."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from anchorlens.probes.shared.look_up import ABOVE_CHANCE
+from holdout import analysis
+
+Row = Mapping[str, Any]
+LOOKED_UP = 0.1
+"""How much more accurate than a look-up a model that learnt answers fresh rows."""
+
+
+class Rule(NamedTuple):
+    """How a label follows from what the probe reads."""
+
+    memorised: float = 0.75
+    learnt: float = 0.84
+    sure: float = 0.94
+    kept: float = 0.97
+    """No label *learnt* at a ratio below `sure` with the other data below `kept`; 0 if there is no condition."""
+    errors: float = 0.0
+    """The standard errors of the copies by which a ratio must pass a bound."""
+    n_seeds: int = 1
+    """Seeds that must agree."""
+    looks_up: bool = True
+    """Whether the conditions of related rows take the label *learnt* away."""
+
+
+def truth(row: Row) -> str:
+    """What a run is by its behaviour.
+
+    >>> truth({"train": 1.0, "fresh": 0.95, "fresh_chance": 0.1, "fresh_look_up": 0.9})
+    'looked up'
+    """
+    found = analysis.truth(row)
+    is_looked_up = row["fresh_look_up"] >= row["fresh"] - LOOKED_UP
+    return "looked up" if found == "learnt" and is_looked_up else found
+
+
+def named(seed: Row, rule: Rule) -> int:
+    """The label of one seed: 1 for *learnt a rule*, -1 for *memorised*, 0 for no label.
+
+    >>> seed = {"holdout_ratio": 0.9, "copies": [0.8, 0.9, 1.0], "others": 0.9}
+    >>> seed |= {"related_ratio": 0.9, "related_left_out": 0.9, "look_up": 0.1}
+    >>> named(seed, Rule()), named(seed, Rule(sure=0, kept=0)), named(seed, Rule(memorised=0.95))
+    (0, 1, -1)
+    """
+    ratio = seed["holdout_ratio"]
+    if ratio is None:
+        return 0
+    error = rule.errors * float(np.std(seed["copies"], ddof=1)) / len(seed["copies"]) ** 0.5
+    if ratio + error <= rule.memorised:
+        return -1
+    if ratio - error < rule.learnt or (ratio < rule.sure and seed["others"] < rule.kept):
+        return 0
+    return int(not rule.looks_up or _is_above_look_up(seed, rule.learnt))
+
+
+def _is_above_look_up(seed: Row, learnt: float) -> bool:
+    related, look_up = seed["related_ratio"], seed["look_up"]
+    if look_up is None:
+        return True
+    return related is not None and related >= learnt and look_up <= seed["related_left_out"] - ABOVE_CHANCE
+
+
+def labels(row: Row, rule: Rule) -> list[int]:
+    """The label of every draw of `n_seeds` of the seeds of a run, which is none unless they agree."""
+    each = [named(seed, rule) for seed in row["seeds"]]
+    return [some[0] if len(set(some)) == 1 else 0 for some in itertools.combinations(each, rule.n_seeds)]
+
+
+class Score(NamedTuple):
+    """How a rule does on runs, as counts of seed-runs."""
+
+    memorised: int
+    wrong: int
+    """Of the memorised, those called *learnt*."""
+    called_memorised: int
+    learnt: int
+    right: int
+    """Of the learnt, those called *learnt*."""
+    missed: int
+    """Of the learnt, those called *memorised*."""
+
+    @property
+    def wrong_share(self) -> float:
+        """The proportion of memorised seed-runs that are called *learnt*."""
+        return self.wrong / max(1, self.memorised)
+
+    @property
+    def right_share(self) -> float:
+        """The proportion of learnt seed-runs that are called *learnt*."""
+        return self.right / max(1, self.learnt)
+
+
+def score(rows: Sequence[Row], rule: Rule) -> Score:
+    """Count the labels of memorised and learnt seed-runs."""
+    found = {
+        which: np.array([one for row in rows if truth(row) == which for one in labels(row, rule)])
+        for which in ("memorised", "learnt")
+    }
+    return Score(
+        *(
+            int(n)
+            for values in found.values()
+            for n in (len(values), (values == 1).sum(), (values == -1).sum())
+        )
+    )
+
+
+def is_admitted(rows: Sequence[Row], rule: Rule) -> bool:
+    """Whether at most 1 % of the memorised seed-runs are called *learnt*, and 5 % in every kind."""
+    of_kinds = [score([row for row in rows if row["kind"] == kind], rule) for kind in kinds_of(rows)]
+    return score(rows, rule).wrong_share <= 0.01 and all(one.wrong_share <= 0.05 for one in of_kinds)
+
+
+def kinds_of(rows: Sequence[Row]) -> list[str]:
+    """The kinds of rows, in their order."""
+    return list(dict.fromkeys(row["kind"] for row in rows))
+
+
+def candidates() -> Iterator[tuple[str, list[Rule]]]:
+    """The rules of the plan, from the cheapest to the most costly."""
+    bounds = [round(one, 2) for one in np.arange(0.80, 0.985, 0.01)]
+    conditions = [(0.0, 0.0)] + [
+        (round(sure, 2), round(kept, 2))
+        for sure, kept in itertools.product(np.arange(0.88, 0.985, 0.02), repeat=2)
+    ]
+    grid = [Rule(learnt=bound, sure=sure, kept=kept) for bound in bounds for sure, kept in conditions]
+    yield "the rule as it is", [Rule()]
+    yield "other bounds", grid
+    yield "one standard error of the copies", [rule._replace(errors=1.0) for rule in grid]
+    yield "two seeds", [rule._replace(n_seeds=2) for rule in grid]
+    yield "three seeds", [rule._replace(n_seeds=3) for rule in grid]
+
+
+def auc(rows: Sequence[Row]) -> float:
+    """The AUC of the ratio, memorised against learnt, over seed-runs that have a ratio."""
+    ratios = {
+        which: np.array(
+            [
+                seed["holdout_ratio"]
+                for row in rows
+                if truth(row) == which
+                for seed in row["seeds"]
+                if seed["holdout_ratio"] is not None
+            ]
+        )
+        for which in ("memorised", "learnt")
+    }
+    if not all(map(len, ratios.values())):
+        return float("nan")
+    high, low = ratios["learnt"][:, None], ratios["memorised"]
+    return float(((high > low) + 0.5 * (high == low)).mean())

@@ -1,0 +1,175 @@
+"""Train small modules of many classes, and keep what the probe holdout reads of each with eight seeds.
+
+    python research/holdout_any_study.py [--minutes 60] [--half first] [--part 1/2]
+
+Each half of the kinds (holdout/any_kinds.py) has a file in holdout/ with one line of JSON for each run. A run that
+is in its file is not made again, so that the script goes on where it stopped, on any machine. Two processes
+share the runs by `--part 1/2` and `--part 2/2`. The script prints names and seconds only, and no result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from anchorlens.probes.any_model.holdout import Holdout, holdout
+from anchorlens.probes.shared.look_up import LookUp
+from anchorlens.verdict.probe_verdict import phase_by_holdout
+from holdout.any_kinds import FIRST, KINDS, PLACES, SECOND, Prepared
+
+FOLDER = Path(__file__).parent / "holdout"
+TABLES = {"first": FOLDER / "any_first.jsonl", "second": FOLDER / "any_second.jsonl"}
+HALVES = {"first": FIRST, "second": SECOND}
+SEEDS, BATCH, EVERY, LEARNT_AT = 8, 256, 50, 0.97
+KEPT = (
+    "holdout_ratio", "ratio_at_40", "others", "chance", "related_ratio", "related_left_out", "look_up",
+    "n_groups", "in_any_order", "lr", "dose",
+)  # fmt: skip
+"""What is kept of each seed."""
+
+
+def runs(half: str) -> Iterator[tuple[str, int]]:
+    """Kind and place of each run, one of each kind and then another of each."""
+    for place, kind in itertools.product(range(PLACES), HALVES[half]):
+        yield kind, place
+
+
+def prepared(kind: str, place: int) -> Prepared:
+    """The data, module and recipe of a run."""
+    return KINDS[kind](place, np.random.default_rng([7105, list(KINDS).index(kind), place]))
+
+
+def logits_of(module: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits [question, class] at the scored positions, and their targets."""
+    logits = module(x)
+    if logits.dim() == 3 and y.dim() == 1:
+        logits = logits[:, -1]
+    return (logits, y) if y.dim() == 1 else (logits[y >= 0], y[y >= 0])
+
+
+@torch.no_grad()
+def accuracy(module: nn.Module, x: Tensor, y: Tensor) -> float:
+    """The accuracy over scored positions."""
+    logits, wanted = logits_of(module, x, y)
+    return float((logits.argmax(dim=-1) == wanted).double().mean())
+
+
+def trained(run: Prepared, seed: int) -> tuple[nn.Module, int]:
+    """Train the module of a run, and count its updates."""
+    torch.manual_seed(seed)
+    module = run.module()
+    x, y, new_x, new_y = (torch.from_numpy(one) for one in (run.x, run.y, run.new_x, run.new_y))
+    asked = slice(0, len(new_x) // 2)
+    optimizer = torch.optim.AdamW(
+        module.parameters(), lr=run.lr, weight_decay=run.weight_decay, betas=(0.9, 0.98)
+    )
+    last, losses = run.n_updates, []
+    for update in range(1, run.n_updates + 1):
+        rows = torch.randint(len(x), (BATCH,))
+        loss = nn.functional.cross_entropy(*logits_of(module, x[rows], y[rows]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        if update % EVERY:
+            continue
+        if run.beyond is None and torch.stack(losses[-20:]).mean() < run.stop:
+            break
+        if run.beyond and last == run.n_updates:
+            module.eval()
+            if accuracy(module, new_x[asked], new_y[asked]) >= LEARNT_AT:
+                last = int(run.beyond * update)
+            module.train()
+        if update >= last:
+            break
+    return module.eval(), update
+
+
+def seed_of(found: Holdout) -> dict[str, Any]:
+    """What is kept of the probe with one seed: numbers, the ratio of each copy, and the label."""
+    phase = phase_by_holdout(found, is_transformer=False)
+    numbers = {name: getattr(found, name) for name in KEPT}
+    return numbers | {
+        "copies": [None if np.isnan(one) else float(one) for one in found.ratios[-1]],
+        "label": phase.solution or phase.cause,
+    }
+
+
+def made(kind: str, place: int) -> dict[str, Any]:
+    """Train a run, and measure its truth and what the probe reads."""
+    began = time.process_time()
+    run = prepared(kind, place)
+    module, n_updates = trained(run, 1000 * list(KINDS).index(kind) + place)
+    judged = slice(len(run.new_x) // 2 if run.beyond else 0, None)
+    new_x, new_y = run.new_x[judged], run.new_y[judged]
+    look_up = LookUp(np.concatenate([run.x, new_x]), np.concatenate([run.y, new_y]))
+    is_fresh = np.arange(len(run.x) + len(new_x)) >= len(run.x)
+    row: dict[str, Any] = {
+        "kind": kind,
+        "place": place,
+        "task": run.task,
+        "n": len(run.x),
+        "n_weights": sum(one.numel() for one in module.parameters()),
+        "updates": n_updates,
+        "train": accuracy(module, *map(torch.from_numpy, (run.x, run.y))),
+        "fresh": accuracy(module, *map(torch.from_numpy, (new_x, new_y))),
+        "fresh_chance": look_up.chance(is_fresh),
+        "fresh_look_up": look_up.accuracy(is_fresh),
+        "train_seconds": time.process_time() - began,
+    }
+    began, seeds = time.process_time(), []
+    try:
+        for seed in range(SEEDS):
+            seeds.append(seed_of(holdout(module, training_set=(run.x, run.y), seed=seed)))  # type: ignore[arg-type]
+    except ValueError as error:
+        row["refused"] = str(error)
+    return row | {"probe_seconds": (time.process_time() - began) / SEEDS, "seeds": seeds}
+
+
+def rows_of(half: str) -> list[dict[str, Any]]:
+    """The rows of a half that are made."""
+    path = TABLES[half]
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def main() -> None:
+    """Read the command line, make the runs that are missing."""
+    style = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after these")
+    parser.add_argument("--half", choices=list(HALVES), action="append", help="default: both, one by one")
+    parser.add_argument("--part", default="1/1", help="the share of the runs, for example 1/2")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    part, n_parts = map(int, given.part.split("/"))
+    ends = time.monotonic() + 60 * given.minutes
+    for half in given.half or HALVES:
+        there = {(row["kind"], row["place"]) for row in rows_of(half)}
+        for number, (kind, place) in enumerate(runs(half)):
+            if number % n_parts != part - 1 or (kind, place) in there or time.monotonic() > ends:
+                continue
+            row = _rounded(made(kind, place))
+            with TABLES[half].open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+            print(f"{kind} {place}: {row['train_seconds']:.1f} s, {row['probe_seconds']:.2f} s", flush=True)  # type: ignore[index]
+
+
+if __name__ == "__main__":
+    main()

@@ -2,9 +2,9 @@
 
     python research/holdout_any_study.py [--minutes 60] [--half first] [--part 1/2]
 
-Each half of the kinds (holdout/any_kinds.py) has a file in holdout/ with one line of JSON for each run. A run that
-is in its file is not made again, so that the script goes on where it stopped, on any machine. Two processes
-share the runs by `--part 1/2` and `--part 2/2`. The script prints names and seconds only, and no result.
+Each half of the kinds (holdout/any_kinds.py) has a file in holdout/ with one line of JSON for each run. A run
+that is in its file is not made again, so that the script goes on where it stopped, on any machine. Two
+processes share the runs by `--part 1/2` and `--part 2/2`. The script prints names and seconds, and no result.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Rule(NamedTuple):
     learnt: float = 0.84
     sure: float = 0.94
     kept: float = 0.97
-    """No label *learnt* at a ratio below `sure` with the other data below `kept`; 0 if there is no condition."""
+    """No label *learnt* at a ratio below `sure` with the other data below `kept`; 0 for no condition."""
     errors: float = 0.0
     """The standard errors of the copies by which a ratio must pass a bound."""
     n_seeds: int = 1
@@ -158,3 +158,52 @@ def auc(rows: Sequence[Row]) -> float:
         return float("nan")
     high, low = ratios["learnt"][:, None], ratios["memorised"]
     return float(((high > low) + 0.5 * (high == low)).mean())
+
+
+class OfKind(NamedTuple):
+    """What the runs of a kind are, and how the rule does on them."""
+
+    kind: str
+    runs: Mapping[str, int]
+    """Truth -> number of runs."""
+    ratios: Mapping[str, list[float]]
+    """Truth -> ratios of all seed-runs."""
+    score: Score
+    changing: int
+    """Runs that have two different labels with different seeds; no label is not counted."""
+
+    @property
+    def misses(self) -> list[str]:
+        """The aims that the kind does not meet."""
+        found = []
+        if self.score.wrong > 1 and self.score.wrong_share > 0.05:
+            found.append("memorised")
+        if self.score.learnt and self.score.right_share < 0.85:
+            found.append("learnt")
+        return found
+
+
+TRUTHS = ("memorised", "learnt", "looked up", "between", "not fit", "close to chance")
+
+
+def of_kind(rows: Sequence[Row], kind: str, rule: Rule) -> OfKind:
+    """Count the runs of a kind."""
+    own = [row for row in rows if row["kind"] == kind]
+    by_truth = {which: [row for row in own if truth(row) == which] for which in TRUTHS}
+    ratios = {
+        which: [
+            ratio for row in some for seed in row["seeds"] if (ratio := seed["holdout_ratio"]) is not None
+        ]
+        for which, some in by_truth.items()
+    }
+    changing = sum({1, -1} <= {named(seed, rule) for seed in row["seeds"]} for row in own)
+    return OfKind(kind, {k: len(some) for k, some in by_truth.items()}, ratios, score(own, rule), changing)
+
+
+def by_seed(row: Row, rule: Rule) -> str:
+    """The labels of a run's seeds as letters: L for *learnt a rule*, M for *memorised*, - for none.
+
+    >>> by_seed({"seeds": []}, Rule())
+    ''
+    """
+    return "".join({1: "L", -1: "M", 0: "-"}[named(seed, rule)] for seed in row["seeds"])

@@ -1,4 +1,4 @@
-"""The kinds of the study of any torch module: data, a module, and how it is trained, for each place of a kind."""
+"""The kinds of the study of any torch module: data, module and recipe for each place of a kind."""
 
 from __future__ import annotations
 

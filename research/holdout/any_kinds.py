@@ -24,6 +24,8 @@ PLACES = 12
 RANDOM, FEW = (0, 4, 6, 10), (2, 8)
 """The places of a kind with random labels, and with few rows of a rule; the others have many rows."""
 MOST_FRESH = 800
+_MOST_SHARED = 1440
+"""Rows of data whose rows share their content; a multiple of 4, 6 and 16."""
 _STOPS = (0.05, 0.01, 0.002)
 
 
@@ -279,8 +281,11 @@ def _overlapping(names: tuple[str, ...]) -> Callable[[int, np.random.Generator],
     def prepared(place: int, random: np.random.Generator) -> Prepared:
         some = rules if place % 2 else random_labels
         name = some[place // 2 % len(some)]
-        data = overlaps.KINDS[name](random)
-        x, y, new_x, new_y = data[:4]
+        if name == "orders_of_sums":
+            data = overlaps.orders_of_sums(random, 13, 230)
+        else:
+            data = overlaps.KINDS[name](random)
+        x, y, new_x, new_y = (one[:_MOST_SHARED] for one in data[:4])
         n_tokens, n_pos = int(max(x.max(), new_x.max(), y.max())) + 1, x.shape[1]
 
         def module() -> nn.Module:

@@ -14,7 +14,6 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,9 @@ from torch import Tensor, nn
 from anchorlens.probes.any_model.holdout import Holdout, holdout
 from anchorlens.probes.shared.look_up import LookUp
 from anchorlens.verdict.probe_verdict import phase_by_holdout
+from holdout.any_analysis import TABLES, rows_of
 from holdout.any_kinds import FIRST, KINDS, PLACES, SECOND, Prepared
 
-FOLDER = Path(__file__).parent / "holdout"
-TABLES = {"first": FOLDER / "any_first.jsonl", "second": FOLDER / "any_second.jsonl"}
 HALVES = {"first": FIRST, "second": SECOND}
 SEEDS, BATCH, EVERY, LEARNT_AT = 8, 256, 50, 0.97
 KEPT = (
@@ -135,12 +133,6 @@ def made(kind: str, place: int) -> dict[str, Any]:
     return row | {"probe_seconds": (time.process_time() - began) / SEEDS, "seeds": seeds}
 
 
-def rows_of(half: str) -> list[dict[str, Any]]:
-    """The rows of a half that are made."""
-    path = TABLES[half]
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
-
-
 def _rounded(value: object) -> object:
     if isinstance(value, dict):
         return {name: _rounded(one) for name, one in value.items()}
@@ -161,7 +153,7 @@ def main() -> None:
     part, n_parts = map(int, given.part.split("/"))
     ends = time.monotonic() + 60 * given.minutes
     for half in given.half or HALVES:
-        there = {(row["kind"], row["place"]) for row in rows_of(half)}
+        there = {(row["kind"], row["place"]) for row in rows_of(TABLES[half])}
         for number, (kind, place) in enumerate(runs(half)):
             if number % n_parts != part - 1 or (kind, place) in there or time.monotonic() > ends:
                 continue

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +14,16 @@ from anchorlens.probes.shared.look_up import ABOVE_CHANCE
 from holdout import analysis
 
 Row = Mapping[str, Any]
+FOLDER = Path(__file__).parent
+TABLES = {"first": FOLDER / "any_first.jsonl", "second": FOLDER / "any_second.jsonl"}
+"""The files of both halves, with one line of JSON for each run."""
 LOOKED_UP = 0.1
 """How much more accurate than a look-up a model that learnt answers fresh rows."""
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The rows of a file, which are none where it is not made yet."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
 class Rule(NamedTuple):

@@ -91,7 +91,7 @@ class Encoder(nn.Module):
 
 
 class AttentionAlone(nn.Module):
-    """Two layers of attention with residual connections and no MLP or norm."""
+    """A layer of attention with a residual connection and no MLP or norm."""
 
     def __init__(self, n_tokens: int, n_pos: int, n_classes: int, *, width: int) -> None:
         """Draw the weights."""
@@ -99,14 +99,15 @@ class AttentionAlone(nn.Module):
         self.embed = nn.Embedding(n_tokens, width)
         self.positions = nn.Parameter(0.3 * torch.randn(n_pos, width))
         nn.init.normal_(self.embed.weight, std=0.3)
-        self.layers = nn.ModuleList(nn.MultiheadAttention(width, 4, batch_first=True) for _ in range(2))
+        self.into, self.back = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.out = nn.Linear(width, n_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Compute the logits [batch, class] after the last token."""
         hidden = self.embed(tokens) + self.positions
-        for layer in self.layers:
-            hidden = hidden + layer(hidden, hidden, hidden, need_weights=False)[0]
+        query, key, value = self.into(hidden).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
+        pattern = (query @ key.mT / query.shape[-1] ** 0.5).softmax(dim=-1)
+        hidden = hidden + self.back((pattern @ value).transpose(1, 2).flatten(2))
         return self.out(hidden[:, -1])
 
 

@@ -80,10 +80,10 @@ def orders(rng: np.random.Generator) -> Overlapping:
     return _halves(_in_all_orders, sets, rng.integers(0, 20, len(sets)), 400)
 
 
-def orders_of_sums(rng: np.random.Generator, modulus: int = 23, n_trained: int = 1000) -> Overlapping:
-    """Sets of three numbers below a modulus with their sum modulo it, in their six orders."""
-    sets = _sets(rng, modulus)
-    return _halves(_in_all_orders, sets, sets.sum(axis=1) % modulus, n_trained, by_rule=True)
+def orders_of_sums(rng: np.random.Generator) -> Overlapping:
+    """Sets of three numbers below 23 with their sum modulo 23, in their six orders."""
+    sets = _sets(rng, 23)
+    return _halves(_in_all_orders, sets, sets.sum(axis=1) % 23, 1000, by_rule=True)
 
 
 def _with_synonyms(contents: np.ndarray, labels: np.ndarray) -> tuple[list[list[int]], list[int]]:

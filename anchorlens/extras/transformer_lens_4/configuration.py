@@ -18,16 +18,19 @@ POSITIONS = ("standard", "rotary", "shortformer", "alibi")
 OTHER_BLOCKS = ("OlmoeForCausalLM", "Olmo2ForCausalLM", "Olmo3ForCausalLM", "GptOssForCausalLM")
 """The values of `original_architecture` that make TransformerLens 3.9 build other blocks."""
 
-NOT_READ = (
-    *("from_checkpoint", "checkpoint_index", "checkpoint_label_type", "checkpoint_value", "attn_types"),
-    *("tokenizer_prepends_bos", "quantization_method", "window_size", "trust_remote_code", "yarn_factor"),
-    *("rotary_base_local", "relative_attention_max_distance", "relative_attention_num_buckets"),
-    *("decoder_start_token_id", "tie_word_embeddings", "NTK_by_parts_low_freq_factor", "train_seq_length"),
-    *("NTK_by_parts_high_freq_factor", "NTK_by_parts_factor", "NTK_original_ctx_len", "yarn_truncate"),
-    *("yarn_attention_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_original_max_position_embeddings"),
-    "yarn_global_attn_only",
-)
-"""The fields of TransformerLens 3.9's configuration that do not affect any model that this class supports."""
+NOT_READ: dict[str, Any] = {
+    **dict.fromkeys(("checkpoint_index", "checkpoint_label_type", "checkpoint_value", "attn_types")),
+    **dict.fromkeys(("tokenizer_prepends_bos", "quantization_method", "window_size", "rotary_base_local")),
+    **dict.fromkeys(("relative_attention_max_distance", "relative_attention_num_buckets")),
+    **dict.fromkeys(("decoder_start_token_id", "train_seq_length")),
+    **dict.fromkeys(("from_checkpoint", "trust_remote_code", "tie_word_embeddings"), False),
+    **{"NTK_by_parts_low_freq_factor": 1.0, "NTK_by_parts_high_freq_factor": 4.0},
+    **{"NTK_by_parts_factor": 8.0, "NTK_original_ctx_len": 8192, "yarn_factor": 1.0},
+    **{"yarn_attention_factor": 1.0, "yarn_beta_fast": 32.0, "yarn_beta_slow": 1.0},
+    **{"yarn_original_max_position_embeddings": 4096, "yarn_truncate": True, "yarn_global_attn_only": False},
+}
+"""The fields of TransformerLens 3.9's configuration that do not affect any model that this class supports,
+with their defaults."""
 
 
 def _lacking(plain: Any) -> Any:
@@ -49,17 +52,8 @@ def refusal(what: str, got: str) -> ValueError:
 
 
 @dataclass
-class HookedTransformerConfig(TransformerLensConfig):
-    """The configuration of a HookedTransformer, with the fields of TransformerLens 3.9's class.
-
-    A field for a feature that this model lacks accepts only its default. The class therefore refuses every
-    configuration of TransformerLens 3.9 that needs a missing feature.
-
-    Raises:
-        ValueError: If a field sets a feature that the model lacks, or fields contradict each other.
-
-    Source: `HookedTransformerConfig` of TransformerLens 3.9.
-    """
+class _Fields(TransformerLensConfig):
+    """The fields that affect a HookedTransformer, and their checks."""
 
     model_name: str = "custom"
     attn_scale: float = -1.0
@@ -116,6 +110,8 @@ class HookedTransformerConfig(TransformerLensConfig):
             check_choice("normalization_type", self.normalization_type, NORMALIZATIONS)
         check_choice("positional_embedding_type", self.positional_embedding_type, POSITIONS)
         check_choice("attention_dir", self.attention_dir, ("causal", "bidirectional"))
+        if self.act_fn is not None and self.act_fn.endswith("_ln"):  # not a near miss of its first part
+            raise refusal(f"act_fn must be one of {', '.join(ACTIVATIONS)}", safe_repr(self.act_fn))
         if not self.attn_only:
             check_choice("act_fn", self.act_fn, ACTIVATIONS)
         if self.n_heads % (self.n_key_value_heads or self.n_heads):
@@ -147,6 +143,37 @@ class HookedTransformerConfig(TransformerLensConfig):
             mlp = self.d_model * (self.d_mlp or 0) * (2 + self.gated_mlp)
             a_layer += (mlp + self.d_model) * self.num_experts if self.num_experts else mlp
         self.n_params = self.n_layers * a_layer
+
+
+class HookedTransformerConfig(_Fields):
+    """The configuration of a HookedTransformer, with the fields of TransformerLens 3.9's class.
+
+    A field for a feature that this model lacks accepts only its default. The class therefore refuses every
+    configuration of TransformerLens 3.9 that needs a missing feature.
+
+    Raises:
+        ValueError: If a field sets a feature that the model lacks, or fields contradict each other.
+
+    Source: `HookedTransformerConfig` of TransformerLens 3.9.
+    """
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        """Check the fields, of which those in `NOT_READ` must have their default."""
+        for name in NOT_READ.keys() & fields.keys():
+            if (value := fields.pop(name)) != NOT_READ[name]:
+                raise refusal(f"{name} must be {NOT_READ[name]!r}", safe_repr(value))
+        super().__init__(*args, **fields)
+
+    def is_layer_norm_activation(self) -> bool:
+        """Return False, because no activation function of this model contains a norm."""
+        return False
+
+    @classmethod
+    def unwrap(cls, config: Any) -> HookedTransformerConfig:
+        """Return a configuration unchanged, or make one from a dict or another class of TransformerLens."""
+        if isinstance(config, cls):
+            return config
+        return cls.from_dict(config if isinstance(config, dict) else config.to_dict())
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any]) -> HookedTransformerConfig:

@@ -95,12 +95,21 @@ class PosEmbed(nn.Module):
         super().__init__()
         self.W_pos = empty_weight(cfg, cfg.n_ctx, cfg.d_model)
 
-    def forward(self, tokens: Int[Tensor, "batch pos"], attention_mask: Mask | None = None) -> Residual:
-        """Return the rows of W_pos at the positions, counted from the first token that is not padding."""
+    def forward(
+        self,
+        tokens: Int[Tensor, "batch pos"],
+        past_kv_pos_offset: int = 0,
+        attention_mask: Shaped[Tensor, "batch offset_pos"] | None = None,
+    ) -> Residual:
+        """Return the rows of W_pos at the positions, counted from the first token that is not padding.
+
+        The tokens follow `past_kv_pos_offset` other tokens, which the mask also covers.
+        """
+        here = slice(past_kv_pos_offset, past_kv_pos_offset + tokens.size(1))
         if attention_mask is None:
-            return repeat(self.W_pos[: tokens.size(1)], "pos d -> batch pos d", batch=tokens.size(0)).clone()
-        embedded = self.W_pos[get_offset_position_ids(0, attention_mask)]
-        return torch.where(attention_mask.bool()[..., None], embedded, 0)
+            return repeat(self.W_pos[here], "pos d -> batch pos d", batch=tokens.size(0)).clone()
+        embedded = self.W_pos[get_offset_position_ids(past_kv_pos_offset, attention_mask)]
+        return torch.where(attention_mask[:, here].bool()[..., None], embedded, 0)
 
 
 class Unembed(nn.Module):
@@ -401,6 +410,9 @@ class TransformerBlock(nn.Module):
 
     With `parallel_attn_mlp`, the block computes y + mlp(ln2(x)).
     """
+
+    hook_out_is_single_residual_stream = True
+    """The mark by which `transformer_lens.tools.analysis.logit_lens` knows the residual stream of a block."""
 
     def __init__(self, cfg: HookedTransformerConfig, block_index: int) -> None:
         super().__init__()

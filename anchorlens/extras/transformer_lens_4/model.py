@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, NoReturn
+from functools import partialmethod
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +12,9 @@ from transformer_lens import ActivationCache, FactoredMatrix, HookedRootModule
 from transformer_lens.hook_points import HookPoint
 from transformer_lens.utilities.devices import move_to_and_update_config
 from transformer_lens.utilities.lm_utils import lm_cross_entropy_loss
+from transformer_lens.utilities.matrix import composition_scores
 from transformer_lens.utilities.typed_module_list import TypedModuleList
+from transformer_lens.weight_processing import ProcessWeights
 
 from anchorlens.configuration import check_choice
 from anchorlens.extras.transformer_lens_4.configuration import HookedTransformerConfig, refusal
@@ -23,6 +26,7 @@ from anchorlens.extras.transformer_lens_4.layers import (
     Residual,
     TransformerBlock,
     Unembed,
+    norm_of,
 )
 
 
@@ -51,8 +55,7 @@ class HookedTransformer(HookedRootModule):
     """A transformer with a hook point at every activation, like the class of TransformerLens 3.9.
 
     The methods `run_with_cache`, `run_with_hooks` and `hooks()` work as in TransformerLens.
-    `ActivationCache`, `transformer_lens.patching` and `transformer_lens.tools.analysis` also work with this
-    class.
+    `ActivationCache` and the functions that docs/transformerlens.md lists also work with this class.
 
     Args:
         cfg: a HookedTransformerConfig, or a dict of its fields.
@@ -185,7 +188,7 @@ class HookedTransformer(HookedRootModule):
         embedded = self.hook_embed(self.embed(tokens))
         if self.cfg.positional_embedding_type not in ("standard", "shortformer"):
             return embedded, None
-        positions = self.hook_pos_embed(self.pos_embed(tokens, mask))
+        positions = self.hook_pos_embed(self.pos_embed(tokens, 0, mask))
         if self.cfg.positional_embedding_type == "shortformer":
             return embedded, positions
         return embedded + positions, None
@@ -261,17 +264,64 @@ class HookedTransformer(HookedRootModule):
         """Move the model to a GPU."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
-    def cpu(self) -> Any:
-        """Move the model to the CPU."""
-        return self.to(torch.device("cpu"))
+    cpu = partialmethod(to, torch.device("cpu"))
+    mps = partialmethod(to, torch.device("mps"))
+
+    def process_weights_(self, **options: bool) -> None:
+        """Fold and centre the weights of the model, with the options of `load_and_process_state_dict`."""
+        self.load_and_process_state_dict(self.state_dict(), **options)
+
+    def load_and_process_state_dict(
+        self, state_dict: dict[str, Tensor], fold_ln: bool = True, **options: bool
+    ) -> None:
+        """Load weights, with the weights of norms folded into the next maps, and the other weights centred.
+
+        Args:
+            state_dict: the weights, by the names of this class.
+            fold_ln: whether to fold norms. The norms then have no weights.
+            **options: `center_writing_weights`, `center_unembed`, `fold_value_biases` (default: true) and
+                `refactor_factored_attn_matrices` (default: false) of TransformerLens' `ProcessWeights`.
+
+        Raises:
+            ValueError: If TransformerLens' folding would change what the model computes.
+        """
+        cfg = self.cfg
+        kind, unfit = cfg.normalization_type or "", {"shortformer", "solu"}
+        if cfg.num_experts or cfg.final_rms or unfit & {cfg.positional_embedding_type, cfg.act_fn}:
+            raise ValueError(
+                "folding must not change what the model computes, got a model with experts, a final RMS "
+                "norm, shortformer positions or solu. Use its weights as they are"
+            )
+        fold_ln = fold_ln and any(name.endswith((".ln1.w", ".ln2.w", "ln_final.w")) for name in state_dict)
+        if fold_ln and kind in ("LN", "RMS"):
+            cfg.normalization_type = f"{kind}Pre"
+            self.ln_final = Norm(cfg)
+            for block in self.blocks:
+                block.ln1 = norm_of(cfg)
+                if not cfg.attn_only:
+                    block.ln2 = norm_of(cfg)
+        weights = ProcessWeights.process_weights(dict(state_dict), cfg, fold_ln=fold_ln, **options)
+        self.load_state_dict(weights, strict=False)
+        self.setup()
 
     to_tokens = to_string = to_str_tokens = to_single_token = _without("a tokenizer", "tokens [batch, pos]")
+    to_single_str_token = set_tokenizer = sample_datapoint = load_sample_training_dataset = to_tokens
     generate = generate_stream = _without("generation", "the logits at the last position")
-    process_weights_ = load_and_process_state_dict = _without("folding", "weights as they are")
+    fold_layer_norm = center_writing_weights = center_unembed = _without(
+        "single steps of folding", "process_weights_"
+    )
+    fold_value_biases = refactor_factored_attn_matrices = fill_missing_keys = fold_layer_norm
+    input_to_embed = get_residual = _without("the embedding alone", "stop_at_layer=0")
+    get_pos_offset = _without("a key-value cache", "whole sequences")
+    move_model_modules_to_device = _without("several devices", "model.to(device)")
     from_pretrained = classmethod(_without("from_pretrained", "TransformerBridge.boot_transformers"))
+    from_pretrained_no_processing = from_pretrained
+
+    n_params_total = property(lambda self: sum(parameter.numel() for parameter in self.parameters()))
 
     W_E = property(lambda self: self.embed.W_E)
     W_pos = property(lambda self: self.pos_embed.W_pos)
+    W_E_pos = property(lambda self: torch.cat([self.W_E, self.W_pos]))
     W_U = property(lambda self: self.unembed.W_U)
     b_U = property(lambda self: self.unembed.b_U)
     W_Q, b_Q = _of_each_layer("attn", "W_Q"), _of_each_layer("attn", "b_Q")
@@ -301,3 +351,43 @@ class HookedTransformer(HookedRootModule):
     ) -> Float[Tensor, "*batch d_model"]:
         """Return the columns of W_U that belong to the tokens, [*batch, d_model]."""
         return self.W_U.T[tokens]
+
+    def all_head_labels(self) -> list[str]:
+        """Return the labels of all heads, L0H0, L0H1 and so on."""
+        return [f"L{layer}H{head}" for layer in range(self.cfg.n_layers) for head in range(self.cfg.n_heads)]
+
+    def all_composition_scores(
+        self, mode: Literal["Q", "K", "V"]
+    ) -> Float[Tensor, "n_layers n_heads n_layers n_heads"]:
+        """Return the composition score of each head with each head of a later layer, and 0 elsewhere.
+
+        Args:
+            mode: the input of the later head, which is Q, K or V.
+
+        Source: the composition scores of "A Mathematical Framework for Transformer Circuits".
+        """
+        check_choice("mode", mode, ("Q", "K", "V"))
+        later = {"Q": self.QK, "K": self.QK.T, "V": self.OV}[mode]
+        scores = composition_scores(self.OV, later, broadcast_dims=True)
+        layers = torch.arange(self.cfg.n_layers, device=scores.device)
+        is_later = layers[:, None, None, None] < layers[:, None]
+        return torch.where(is_later, scores, torch.zeros_like(scores))
+
+    def get_token_position(
+        self, single_token: int | Tensor, input: Int[Tensor, "*one pos"], mode: str = "first"
+    ) -> int:
+        """Return the first or last position of a token in a sequence, [pos] or [1, pos].
+
+        Raises:
+            ValueError: If the input is text or several sequences, or the token is not in it.
+        """
+        check_choice("mode", mode, ("first", "last"))
+        if isinstance(single_token, str) or not isinstance(input, Tensor):
+            self.to_tokens(input)
+        positions = (input == single_token).nonzero()[:, -1].tolist()
+        if not positions or input.numel() != input.shape[-1]:
+            raise ValueError(
+                f"input must be one sequence with the token {int(single_token)}, got {list(input.shape)} "
+                f"tokens with {len(positions)} of it. Give another token or sequence"
+            )
+        return positions[0 if mode == "first" else -1]

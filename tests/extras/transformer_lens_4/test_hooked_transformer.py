@@ -49,6 +49,11 @@ KINDS = ARCHITECTURES | {
     **{name: {"act_fn": name} for name in ACTIVATIONS},
 }
 """Fields of `user_built`: the architectures of the other tests, and every switch of ours."""
+CANNOT_BE_FOLDED = {
+    *("shortformer", "split inputs of a shortformer", "final RMS", "final RMS, folded"),
+    *("top 1 of 2 experts", "top 2 of 4 experts", "solu"),
+}
+"""The architectures whose function TransformerLens' folding changes, or that it cannot fold."""
 SMALL = {"n_layers": 1, "d_model": 8, "d_head": 4, "n_ctx": 6, "d_vocab": 10, "device": "cpu"}
 
 
@@ -133,6 +138,31 @@ class TestTheSameAsTransformerLens:
         at = torch.tensor([3, 5])
         assert torch.equal(ours.tokens_to_residual_directions(at), theirs.tokens_to_residual_directions(at))
 
+    def test_other_names(self, kind):
+        theirs, ours = pair(kind)
+        assert ours.n_params_total == theirs.n_params_total
+        assert ours.all_head_labels() == theirs.all_head_labels()
+        if ours.cfg.positional_embedding_type != "rotary":
+            assert torch.equal(ours.W_E_pos, theirs.W_E_pos)
+        for mode in "QKV" if len(ours.blocks) else "":
+            assert torch.equal(ours.all_composition_scores(mode), theirs.all_composition_scores(mode))
+
+    @pytest.mark.parametrize("refactor", [False, True])
+    def test_folding(self, kind, refactor):
+        theirs, ours = pair(kind)
+        shares_or_rotates = ours.cfg.n_key_value_heads or ours.cfg.positional_embedding_type == "rotary"
+        if kind in CANNOT_BE_FOLDED or (
+            refactor and shares_or_rotates
+        ):  # TransformerLens refuses to refactor
+            return
+        for model in (theirs, ours):
+            model.process_weights_(refactor_factored_attn_matrices=refactor)
+        assert same(ours.state_dict(), theirs.state_dict()) and ours.cfg.normalization_type in (
+            theirs.cfg.normalization_type,
+        )
+        assert list(ours.hook_dict) == list(theirs.hook_dict)
+        assert torch.equal(ours(tokens()), theirs(tokens()))
+
     def test_configuration(self, kind):
         theirs, ours = (model.cfg.to_dict() for model in pair(kind))
         assert {name: ours[name] for name in theirs if name not in NOT_READ} == {
@@ -177,6 +207,82 @@ LACKING = {
     "attn_scores_soft_cap": 50.0,
     "output_logits_soft_cap": 30.0,
 }
+
+
+class TestWhatAUserMeetsFirst:
+    @pytest.mark.parametrize("kind", sorted({*KINDS} - {"no layers", *ACTIVATIONS} | {"solu"}))
+    def test_folding_keeps_the_function(self, kind):
+        """With norms and biases drawn at random, so that a wrong fold shows."""
+        model = pair(kind, torch.float64)[1]
+        before = {name: weight.clone() for name, weight in model.state_dict().items()}
+        expected = model(tokens()).log_softmax(-1)
+        if kind in CANNOT_BE_FOLDED:
+            with pytest.raises(ValueError, match="folding must not change what"):
+                model.process_weights_()
+            assert same(model.state_dict(), before)
+            return
+        model.process_weights_()
+        # float32 within ProcessWeights
+        assert torch.allclose(model(tokens()).log_softmax(-1), expected, atol=1e-4)
+        assert not any(name.endswith(("ln1.w", "ln2.w", "ln_final.w")) for name in model.state_dict())
+        assert torch.allclose(model.W_U.mean(-1), torch.zeros(1, dtype=torch.float64), atol=1e-6)
+
+    def test_composition_scores_by_hand(self):
+        """||OV_1 OV_2|| / (||OV_1|| ||OV_2||) for a head before another, and 0 elsewhere."""
+        model = HookedTransformer({**SMALL, "n_layers": 2, "n_heads": 2, "seed": 0})
+        scores, ov = model.all_composition_scores("V"), model.OV.AB
+        by_hand = (ov[0, 1] @ ov[1, 0]).norm() / (ov[0, 1].norm() * ov[1, 0].norm())
+        assert torch.allclose(scores[0, 1, 1, 0], by_hand, atol=1e-6)
+        assert scores[0, :, 1].all() and not scores[1].any() and not scores[0, :, 0].any()
+        with pytest.raises(ValueError, match="mode must be one of Q, K, V"):
+            model.all_composition_scores("O")
+
+    def test_sizes_and_labels(self):
+        model = HookedTransformer({**SMALL, "n_heads": 2})
+        assert model.W_E_pos.shape == (10 + 6, 8) and model.all_head_labels() == ["L0H0", "L0H1"]
+        assert model.n_params_total == sum(p.numel() for p in model.parameters())
+
+    def test_position_of_a_token(self, unchecked_shapes):
+        model, row = HookedTransformer(SMALL), torch.tensor([4, 2, 2, 7])
+        assert model.get_token_position(2, row) == 1
+        assert model.get_token_position(2, row[None], mode="last") == 2
+        for given in (row % 3, torch.stack([row, row])):
+            with pytest.raises(ValueError, match="one sequence with the token 7"):
+                model.get_token_position(7, given)
+        for call in (("a", row), (2, "a text")):
+            with pytest.raises(ValueError, match="a tokenizer.*transformer-lens<4"):
+                model.get_token_position(*call)
+
+    def test_position_embedding_after_other_tokens(self):
+        embed = HookedTransformer(SMALL).pos_embed
+        later = embed(torch.zeros(1, 2, dtype=torch.int64), 3)
+        assert torch.equal(later[0], embed.W_pos[3:5])
+        mask = torch.tensor([[0, 0, 1, 1, 1]])
+        found = embed(torch.zeros(1, 2, dtype=torch.int64), 3, mask)
+        assert torch.equal(found[0], embed.W_pos[1:3])
+
+    def test_a_dict_of_a_configuration_is_unwrapped_to_our_class(self):
+        made = HookedTransformerConfig.unwrap(SMALL)
+        assert type(made) is HookedTransformerConfig and HookedTransformerConfig.unwrap(made) is made
+        assert not made.is_layer_norm_activation()
+
+    def test_fields_that_are_not_read_are_accepted_at_their_defaults(self):
+        assert HookedTransformerConfig(**SMALL, **NOT_READ) == HookedTransformerConfig(**SMALL)
+        with pytest.raises(ValueError, match="^window_size must be None .*got 4.*transformer-lens<4"):
+            HookedTransformerConfig(**SMALL, window_size=4)
+
+    @pytest.mark.parametrize("attn_only", [False, True])
+    def test_an_activation_with_a_norm_is_not_taken_for_another(self, attn_only):
+        with pytest.raises(ValueError, match="act_fn must be .*'solu_ln'.*transformer-lens<4") as error:
+            HookedTransformerConfig(**SMALL, act_fn="solu_ln", attn_only=attn_only)
+        assert "Did you mean" not in str(error.value)
+
+    @only_on_3
+    def test_every_name_of_theirs_is_there_or_answered(self):
+        theirs = {name for name in dir(library.HookedTransformer) if not name.startswith("_")}
+        assert theirs - {*dir(HookedTransformer)} == set()
+        fields = dataclasses.fields(library.HookedTransformerConfig)
+        assert {field.name: field.default for field in fields if field.name in NOT_READ} == NOT_READ
 
 
 class TestWhatItLacks:
@@ -236,6 +342,8 @@ class TestWhatItLacks:
             "a tokenizer": lambda: model.to_tokens("a text"),
             "instead of a tokenizer": lambda: model("a text"),
             "generation": lambda: model.generate(tokens()),
+            "process_weights_": lambda: model.fold_layer_norm({}),
+            "stop_at_layer=0": lambda: model.input_to_embed(tokens()),
             "from_pretrained": lambda: HookedTransformer.from_pretrained("gpt2"),
             "past_kv_cache": lambda: model(tokens(n_pos=3) % 10, past_kv_cache=3),
             "tokenizer must be None": lambda: HookedTransformer(SMALL, tokenizer="gpt2"),
@@ -386,6 +494,19 @@ class TestToolsOfTransformerLens4:
         clean, corrupted = (AnchorTask().sample(4, seed=seed).tokens for seed in (0, 1))
         found = attribution_patch(model, clean, corrupted, lambda logits: logits[0, -1, 30])
         assert len(found.node_scores) >= 6
+
+    def test_logit_lens(self, model):
+        from transformer_lens.tools.analysis import logit_lens
+
+        tokens = AnchorTask().sample(4).tokens
+        found = logit_lens(model, tokens)
+        assert torch.allclose(found.values[-1], model(tokens)[:, -1], atol=1e-5)
+
+    def test_patching_in_training_mode_names_the_remedy(self, model):
+        tokens = AnchorTask().sample(4).tokens
+        _, cache = model.run_with_cache(tokens)
+        with pytest.raises(Exception, match=r"model\.eval\(\)"):
+            patching.get_act_patch_resid_pre(model.train(), tokens, cache, lambda logits: logits.mean())
 
     def test_direct_logit_attribution(self, model):
         from transformer_lens.tools.analysis import direct_logit_attribution

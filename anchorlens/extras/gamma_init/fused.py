@@ -7,12 +7,13 @@ attention of three equal parts is run: without its values, its output must not d
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from anchorlens.extras.gamma_init.trace import copied
 
 
 class FusedRows(NamedTuple):
@@ -92,10 +93,7 @@ def _are_the_values(attention: nn.Module, name: str, axis: int, layout: FusedRow
     generator = torch.Generator(device="cpu").manual_seed(0)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            attention = copy.deepcopy(attention).to(device="cpu", dtype=torch.float32).eval()
-            for module in attention.modules():
-                module._forward_hooks.clear()
-                module._forward_pre_hooks.clear()
+            attention = copied(attention)
             for parameter in attention.parameters():
                 size = parameter.shape[-1] ** -0.5
                 parameter.copy_(size * torch.randn(parameter.shape, generator=generator, device="cpu"))

@@ -14,6 +14,7 @@ from torch import nn
 
 from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
 from anchorlens.extras.gamma_init.parameters import Matrix, Parameters, check_memory, parameters_of
+from anchorlens.extras.gamma_init.starts import PLAIN
 from anchorlens.models import GAMMA_RANGE, PARTS, ModelConfig, draw, initial_generator
 from anchorlens.records import Record
 from anchorlens.views import html
@@ -46,9 +47,17 @@ def gamma_init_(
     d_model for every other matrix of a transformer. The fan-in d_model also applies to embeddings, to heads
     that share keys and values, and to the input matrices of gated MLPs and experts. A tied matrix is drawn
     once, with fan-in d_model both as embedding and as unembedding. All biases and the padding row of an
-    embedding become 0. LayerNorms and RMSNorms get weight 1 and bias 0. Every parameter is set, including
-    frozen parameters, except parameters that `fan_in` maps to `None`. Initialisation settings in the model's
-    own configuration are ignored.
+    embedding become 0. LayerNorms and RMSNorms get weight 1 and bias 0. Initialisation settings in the
+    model's own configuration are ignored.
+
+    A parameter whose start is not a draw keeps its values, and `gamma_table` gives the reason. Such a
+    parameter is frozen, or marked with `_no_reinit`, or a single number such as a gain or a gate. In a torch
+    module whose other matrices look like draws, the values decide too, and a warning names the parameters: a
+    matrix of zeros or of one value, a table of sines, or a bias far outside torch's start while all other
+    biases are within it. To draw such a parameter, give its fan-in.
+
+    A forward pass of a copy, on inputs that are made up, shows which Linear is the head, and which fan-in the
+    error for an unknown parameter advises. The model itself is not run.
 
     A HookedTransformer with the shape of a `gpt2` or `postnorm` ModelConfig gets the weights of `build_model`
     with this gamma and seed. The weights are equal bit for bit, after rounding if the model has half
@@ -105,6 +114,9 @@ def gamma_init_(
     tied = [one.names for one in parameters.matrices if one.part != "embedding" and len(one.names) > 1]
     if tied:
         note = f"{' and '.join(tied[0][:2])} are one matrix: tied blocks are drawn once"
+        warnings.warn(note, stacklevel=3)
+    if own := [name for name, why in parameters.kept.items() if why not in PLAIN]:
+        note = f"{_listed(parameters.kept, own)}: kept as they are. Give the fan-in of a name to draw it"
         warnings.warn(note, stacklevel=3)
     with torch.no_grad():
         for _, parameter, value in parameters.constants:
@@ -172,6 +184,8 @@ class GammaTable(Record):
     """The parameters that start at 1: the weights of norms."""
     kept: tuple[str, ...]
     """The parameters that are kept unchanged."""
+    reasons: tuple[str, ...]
+    """The reason for each kept parameter."""
 
     def headline(self) -> str:
         """State the number of matrices, their present gammas, and their std relative to the requested std."""
@@ -199,9 +213,11 @@ class GammaTable(Record):
         return "\n".join([*map(str.rstrip, lines), self.others()])
 
     def others(self) -> str:
-        """Count the parameters that are not weight matrices: at 0, at 1, or kept unchanged."""
+        """Count the parameters that are not weight matrices, and give the reasons of those kept unchanged."""
         n_zeros, n_ones, n_kept = map(len, (self.zeros, self.ones, self.kept))
-        return f"other parameters at 0: {n_zeros}; at 1: {n_ones}; left as they are: {n_kept}"
+        reasons = dict(zip(self.kept, self.reasons, strict=True))
+        kept = f"{n_kept}: {_listed(reasons, self.kept)}" if reasons else f"{n_kept}"
+        return f"other parameters at 0: {n_zeros}; at 1: {n_ones}; left as they are: {kept}"
 
     _repr_html_ = html
 
@@ -254,7 +270,7 @@ def gamma_table(
         >>> print(gamma_table(model, gamma=0.5))
         name      shape     part       fan-in  std    measured  gamma
         0.weight  50 x 64   embedding  64      0.125  0.127     0.496
-        1.weight  256 x 64  none       64      0.125  0.126     0.498
+        1.weight  256 x 64  embedding  64      0.125  0.126     0.498
         other parameters at 0: 1; at 1: 0; left as they are: 0
 
     Source: The initialisation rate is from arXiv 2405.05409 and 2501.08537.
@@ -269,7 +285,8 @@ def gamma_table(
         rows=tuple(_row(start, distribution) for start in starts),
         zeros=tuple(name for name, _, value in parameters.constants if value == 0),
         ones=tuple(name for name, _, value in parameters.constants if value == 1),
-        kept=parameters.kept,
+        kept=tuple(parameters.kept),
+        reasons=tuple(parameters.kept.values()),
     )
 
 
@@ -379,6 +396,12 @@ def _row(start: _Start, distribution: Distribution) -> GammaRow:
         measured_std=_finite(std),
         measured_gamma=_finite(measured_gamma),
     )
+
+
+def _listed(reasons: Mapping[str, str], names: Sequence[str], most: int = 5) -> str:
+    """List the first few names, each with its reason."""
+    more = [f"and {len(names) - most} more"] if len(names) > most else []
+    return ", ".join([*(f"{name} ({reasons[name]})" for name in names[:most]), *more])
 
 
 def _finite(value: float) -> float | None:

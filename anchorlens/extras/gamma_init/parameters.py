@@ -11,8 +11,11 @@ The parameters of a HookedTransformer are known by name (`gamma.py`), and of oth
 | MultiheadAttention            | [3 d_model, d_model]  | d_model (kdim, vdim if own) |
 | torch's norms (BatchNorm too) | [d]                   | none: it starts at 1        |
 
+| RNN, LSTM, GRU and their cells | [gates, in or hidden] | in or hidden                |
+
 The biases of these modules start at 0. For a custom norm, a test finds the weight that gives its output size
-1. `fused.py` determines which rows of a matrix are queries, keys and values.
+1. `fused.py` determines which rows of a matrix are queries, keys and values. `trace.py` shows the head, and
+the fan-in to advise for a bare parameter. `starts.py` finds the parameters that keep their values.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 import copy
 import fnmatch
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -28,6 +31,8 @@ from torch import Tensor, nn
 
 from anchorlens.configuration import check_number, suggestion
 from anchorlens.extras.gamma_init.fused import is_known, layout_of, values_in
+from anchorlens.extras.gamma_init.starts import ASKED, own_starts
+from anchorlens.extras.gamma_init.trace import Traced, traced
 from anchorlens.models import (
     Part,
     expert_of,
@@ -97,8 +102,8 @@ class Parameters:
     """The weight matrices, in the order of drawing."""
     constants: tuple[tuple[str, Tensor, float], ...]
     """The biases and norm weights: name, parameter and initial value."""
-    kept: tuple[str, ...]
-    """The names of the parameters that the caller keeps unchanged."""
+    kept: Mapping[str, str]
+    """The names of the parameters that keep their values, each with the reason."""
     n_writers: int
     """The number of matrices that write to the residual stream, 2 n_layers in a GPT."""
     model: str
@@ -135,37 +140,62 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
             f"model must have parameters, got a {type(model).__name__} without parameters. Give another model"
         )
     asked = _fan_ins(fan_in or {}, list(tensors))
-    hooked = {}
+    hooked, trace = {}, Traced()
     if isinstance(model, HookedTransformer):
         hooked = matrices(len(model.blocks), model.cfg.num_experts)
-    found: list[Matrix] = []
-    constants: list[tuple[str, Tensor, float]] = []
-    kept: list[str] = []
+    else:
+        trace = traced(model)
+    roles: dict[tuple[str, ...], list[Matrix | float | None]] = {}
     for places in owners.values():
         names = tuple(name for name, _, _ in places)
-        parameter = tensors[names[0]]
-        _check_tensor(names[0], parameter)
-        given = [asked[name] for name in names if name in asked]
-        if None in given:
-            kept.append(names[0])
+        _check_tensor(names[0], tensors[names[0]])
+        roles[names] = [_role(*place, names, tensors[names[0]], hooked, trace) for place in places]
+    numbers = {names[0]: asked[name] for names in roles for name in names if asked.get(name)}
+    kept = {name: why for name, why in _own_starts(roles, tensors, hooked).items() if name not in numbers}
+    kept |= {names[0]: ASKED for names in roles if None in [asked.get(name, 0) for name in names]}
+    unknown = {name for names, known in roles.items() if None in known for name in names}
+    found: list[Matrix] = []
+    constants: list[tuple[str, Tensor, float]] = []
+    for names, known in roles.items():
+        parameter, of_matrix = tensors[names[0]], [role for role in known if isinstance(role, Matrix)]
+        if names[0] in kept:
             continue
-        roles = [_role(*place, names, parameter, hooked) for place in places]
-        if given:
-            known = [role for role in roles if isinstance(role, Matrix)]
-            found.append(replace(known[0] if known else Matrix(names, parameter, 1), fan_in=given[0]))
-        elif None in roles:
-            raise ValueError(_uncertain(*places[roles.index(None)], parameter.shape))
-        elif isinstance(roles[0], float):
-            constants.append((names[0], parameter, roles[0]))
+        if number := numbers.get(names[0]):
+            part = "embedding" if names[0] in trace.heads else None
+            found.append(
+                replace(of_matrix[0] if of_matrix else Matrix(names, parameter, 1, part), fan_in=number)
+            )
+        elif None in known:
+            name, module, _ = owners[id(parameter)][known.index(None)]
+            raise ValueError(_uncertain(name, module, parameter.shape, trace.fan_ins, unknown))
+        elif isinstance(known[0], float):
+            constants.append((names[0], parameter, known[0]))
         else:
-            found.append(_agreeing([role for role in roles if isinstance(role, Matrix)]))
+            found.append(_agreeing(of_matrix))
     order = {name: place for place, name in enumerate(hooked)}
     found = [part for matrix in found for part in _split(matrix, modules)]
     found.sort(key=lambda matrix: order.get(matrix.names[0], len(order)))
-    n_writers = sum(len(matrix.names) for matrix in found if matrix.writes)
+    n_writers = sum(len(matrix.names) for matrix in found if matrix.writes and matrix.within is None)
+    n_writers += sum(len(names) for names, known in roles.items() if names[0] in kept and _writes(known))
     if isinstance(model, HookedTransformer):
         n_writers = 2 * len(model.blocks)
-    return Parameters(tuple(found), tuple(constants), tuple(kept), n_writers, type(model).__name__)
+    return Parameters(tuple(found), tuple(constants), kept, n_writers, type(model).__name__)
+
+
+def _own_starts(
+    roles: Mapping[tuple[str, ...], list[Matrix | float | None]],
+    tensors: Mapping[str, Tensor],
+    hooked: Mapping[str, object],
+) -> dict[str, str]:
+    """Return the reasons of `own_starts`; the values in a HookedTransformer are no reason."""
+    judged = {names[0]: tensors[names[0]] for names in roles}
+    first = {names[0]: known[0] for names, known in roles.items() if not hooked}
+    fan_ins = {name: role.fan_in for name, role in first.items() if isinstance(role, Matrix)}
+    return own_starts(judged, fan_ins, {n: role for n, role in first.items() if not isinstance(role, Matrix)})
+
+
+def _writes(roles: list[Matrix | float | None]) -> bool:
+    return any(isinstance(role, Matrix) and role.writes for role in roles)
 
 
 def check_memory(parameters: Parameters) -> None:
@@ -251,8 +281,13 @@ def _role(
     names: tuple[str, ...],
     parameter: Tensor,
     hooked: Mapping[str, tuple[Part, tuple[int, ...]]],
+    trace: Traced,
 ) -> Matrix | float | None:
-    """Classify a parameter as a matrix, or a bias or norm with its initial value; `None` if uncertain."""
+    """Classify a parameter as a matrix, or a bias or norm with its initial value; `None` if uncertain.
+
+    A Linear is the head if its product is the output. Without a forward pass, a name outside all other
+    modules does not tell a head from an MLP.
+    """
     shape = parameter.shape
     if name in hooked:
         part, axes = hooked[name]
@@ -270,8 +305,12 @@ def _role(
             return None
         case _, "weight" if linear:
             fan_in = shape[0] if _is_conv1d(module) else shape[1:].numel()
-            writes = path.rpartition(".")[2] in _WRITERS
+            is_head, writes = names[0] in trace.heads, path.rpartition(".")[2] in _WRITERS
+            if is_head or (writes and "." not in path and not trace.ran):
+                return Matrix(names, parameter, fan_in, "embedding" if is_head else None)
             return Matrix(names, parameter, fan_in, _part(path), writes=writes)
+        case nn.RNNBase() | nn.RNNCellBase(), _:
+            return Matrix(names, parameter, shape[1]) if own.startswith("weight") else 0.0
         case nn.MultiheadAttention(), "in_proj_weight":
             return Matrix(names, parameter, shape[1])
         case nn.MultiheadAttention(), "q_proj_weight" | "k_proj_weight" | "v_proj_weight":
@@ -292,24 +331,32 @@ _PARAMETRISED = re.compile(r"\.parametrizations\.|\bweight_(g|v|orig)$")
 """The names that weight_norm and spectral_norm give to the components of a weight."""
 
 
-def _uncertain(name: str, module: nn.Module, own: str, shape: torch.Size) -> str:
+def _uncertain(
+    name: str, module: nn.Module, shape: torch.Size, fan_ins: Mapping[str, int], unknown: Collection[str]
+) -> str:
     """Advise on a parameter that is neither a known matrix nor a known constant.
 
-    A fan-in is suggested for a matrix alone: a vector, a table of biases, and the components of a weight have
-    no fan-in.
+    A fan-in is suggested only if a forward pass has shown it. A vector, a bias, a table of biases, and the
+    components of a weight have no fan-in. A pattern matches only parameters with the same advice.
     """
-    pattern = re.sub(r"\.\d+\.", ".*.", name)
+    n, pattern = fan_ins.get(name), re.sub(r"\.\d+(?=\.)", ".*", name)
+    alike = fnmatch.filter(unknown, pattern)
+    pattern = pattern if len(alike) == len(fnmatch.filter(fan_ins.keys() | unknown, pattern)) else name
+    pattern = pattern if {fan_ins.get(one) for one in alike} == {n} else name
     got = f"the fan-in of every matrix must be certain, got {name} {list(shape)} of a {type(module).__name__}"
     made_of = _PARAMETRISED.search(name) is not None
-    is_matrix = sum(size > 1 for size in shape) == 2 and shape[-1] > 1
-    if is_matrix and not made_of and not _BIASES_OF_SCORES.search(name):
+    is_bias_or_vector = sum(size > 1 for size in shape) < 2 or _BIASES_OF_SCORES.search(name) or is_bias(name)
+    if made_of or is_bias_or_vector:
+        first = "Draw the weights before they are parametrised, or keep" if made_of else "Keep"
+        return f"{got}. {first} that parameter unchanged, fan_in={ {pattern: None} }"
+    if n is None:
         return (
-            f"{got}. Give the fan-in, for example fan_in={ {pattern: shape[-1]} }, or map the "
-            f"name to None to "
-            "keep that parameter unchanged"
+            f"{got}, whose inputs no forward pass shows. Map its name in fan_in to the number of inputs that "
+            "each of its outputs sums, or to None to keep that parameter unchanged"
         )
-    first = "Draw the weights before they are parametrised, or keep" if made_of else "Keep"
-    return f"{got}. {first} that parameter unchanged, fan_in={ {pattern: None} }"
+    return (
+        f"{got}. A forward pass shows {n} inputs: give fan_in={ {pattern: n} }, or None to keep it unchanged"
+    )
 
 
 def _is_conv1d(module: nn.Module) -> bool:

@@ -133,7 +133,7 @@ class Table(nn.Module):
 
 
 WITHOUT_A_FAN_IN = {
-    "PReLU": (nn.PReLU, "weight"),
+    "PReLU": (lambda: nn.PReLU(8), "weight"),
     "weight norm": (weight_normed, "0.parametrizations.weight.original0"),
     "spectral norm": (spectral_normed, "0.weight_orig"),
     "a bare bias": (lambda: Table(bias=(8,)), "bias"),
@@ -180,12 +180,12 @@ def test_a_norm_of_torch_starts_at_its_constants(norm):
 
 
 def expanded(model):
-    model.bias = nn.Parameter(torch.zeros(1).expand(8), requires_grad=False)
+    model.bias = nn.Parameter(torch.zeros(1).expand(8))
 
 
 def of_inference(model):
     with torch.inference_mode():
-        model.bias = nn.Parameter(torch.zeros(8), requires_grad=False)
+        model.bias = nn.Parameter(torch.zeros(8))
 
 
 @pytest.mark.parametrize(("alter", "what"), [(expanded, "expanded"), (of_inference, "inference mode")])

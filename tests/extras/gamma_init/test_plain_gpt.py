@@ -193,10 +193,12 @@ class TestTheSameEverywhere:
 
     def test_a_step_of_training_goes_on_from_it(self):
         model = nano_gpt().eval()
-        model.transformer.wpe.weight.requires_grad_(False)
+        frozen = model.transformer.wpe.weight.requires_grad_(False)
+        before = frozen.clone()
         gamma_init_(model, 0.5)
-        assert not model.training and not model.transformer.wpe.weight.requires_grad
-        assert has_std(model.transformer.wpe.weight, 128**-0.5)
+        assert not model.training and not frozen.requires_grad and torch.equal(frozen, before)
+        gamma_init_(model, 0.5, fan_in={"*.wpe.weight": 128})
+        assert not frozen.requires_grad and has_std(frozen, 128**-0.5)
         model(torch.arange(CONTEXT)[None]).sum().backward()
         assert model.lm_head.weight.grad is not None
 
@@ -238,6 +240,9 @@ class TestModules:
                 (nn.Conv1d(6, 12, 5, groups=3), 10),  # 2 channels of 5
                 (nn.Conv2d(3, 8, (2, 5)), 30),
             ],
+            "weight_ih_l0": [(nn.LSTM(20, 8), 20), (nn.GRU(20, 8), 20), (nn.RNN(20, 8), 20)],
+            "weight_hh_l0": [(nn.LSTM(20, 8), 8)],
+            "weight_ih": [(nn.LSTMCell(20, 8), 20)],
             "k_proj_weight": [(nn.MultiheadAttention(32, 4, kdim=20, vdim=12), 20)],
             "v_proj_weight": [(nn.MultiheadAttention(32, 4, kdim=20, vdim=12), 12)],
             "in_proj_weight[q, k]": [(nn.MultiheadAttention(32, 4), 32)],
@@ -371,9 +376,8 @@ REFUSED = {
     "a matrix without a module": (
         lambda: nn.ModuleDict({"h": nn.ModuleList([Own(9, 32)])}),
         {},
-        "got h.0.table [9, 32] of a Own. Give the fan-in, for example fan_in={'h.*.table': 32}",
+        "got h.0.table [9, 32] of a Own, whose inputs no forward pass shows. Map its name in fan_in to",
     ),
-    "a recurrent net": (lambda: nn.LSTM(8, 8), {}, "got weight_ih_l0 [32, 8] of a LSTM. Give the fan-in"),
     "a transposed convolution": (lambda: nn.ConvTranspose1d(4, 8, 3), {}, "got weight [4, 8, 3] of a Conv"),
     "a lazy module": (lambda: nn.LazyLinear(8), {}, "got weight of a lazy module. Run a batch first"),
     "integers": (quantised, {}, "got 0.weight of torch.int8. Draw its weights before it is quantised"),

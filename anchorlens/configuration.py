@@ -156,6 +156,8 @@ def check_names(owner: str, given: Iterable[str], names: Sequence[str], *, what:
     for name in given:
         if name not in names:
             advice = suggestion(name, names) if names else f"Omit the {what}"
+            if what == "option" and advice.startswith("Did"):
+                advice += f" The options are {', '.join(names)}."
             raise ValueError(f"{owner} must get a known {what}, got {safe_repr(name)}. {advice}")
 
 
@@ -219,6 +221,8 @@ def as_path(name: str, value: object) -> Path:
     """
     if not isinstance(value, str | os.PathLike):
         raise ValueError(f"{name} must be a path, got {article(type(value).__name__)}")
+    if value == "":
+        raise ValueError(f"{name} must be a path, got an empty text. Give a path")
     return Path(value)
 
 

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import importlib.util
 import itertools
+import logging
 import os
 import sys
 import traceback
@@ -21,6 +22,9 @@ from types import ModuleType
 from typing import Any
 
 from anchorlens.texts import safe_repr, safe_text
+
+REINSTALL = "Reinstall anchorlens: run pip install --force-reinstall . in a clone"
+"""The advice for a part of anchorlens that is missing. No package registry has anchorlens."""
 
 
 def defined_in(
@@ -64,7 +68,7 @@ def defined_in(
 
 
 def entry_points(group: str) -> list[metadata.EntryPoint]:
-    """Return the entry points of a group in installed packages, anchorlens included, ordered by name.
+    """Return the entry points of a group in installed packages, those of anchorlens first, ordered by name.
 
     The current folder is not searched, because it contains data and not installed packages.
     """
@@ -74,47 +78,76 @@ def entry_points(group: str) -> list[metadata.EntryPoint]:
             if os.path.realpath(place) != os.path.realpath(""):
                 places.append(place)
     points = [point for point in _entry_points_in(tuple(places)) if point.group == group]
-    return sorted(points, key=lambda point: (point.name, point.value))
+    return sorted(points, key=lambda p: (not p.value.startswith("anchorlens."), p.name, p.value))
 
 
 def installed(
-    group: str, what: str, name: str | None = None, package: str | None = None
+    group: str,
+    what: str,
+    name: str | None = None,
+    package: str | None = None,
+    check: Callable[[Any], object] = lambda found: None,
 ) -> Iterator[tuple[Any, str]]:
-    """Load the entry points of installed packages, ordered by name, each with a description of its origin.
+    """Load the entry points of installed packages, in order, each with a description of its origin.
 
-    The function skips packages of `anchorlens.extras` whose folder was not found.
+    The function skips packages of `anchorlens.extras` whose folder was not found. Without a name, it also
+    leaves out what cannot be used, with a warning. Texts that a package prints at its import go to stderr.
 
     Args:
         group: the group of the entry points, such as `anchorlens.tasks`.
         what: the name of the kind, such as `task`.
         name: the name of the entry points to load. Default: all entry points.
         package: the package whose entry points are loaded. Default: all packages.
+        check: the function that raises an error for an object that cannot be used.
 
     Raises:
-        ValueError: If an entry point cannot be loaded. The message names the package.
+        ValueError: If a named entry point cannot be loaded or used. The message names the package.
     """
     for point in entry_points(group):
-        owner = safe_text(point.dist.name if point.dist else point.value)
-        if name not in (None, point.name) or package not in (None, owner) or _missing_product(point):
-            continue
-        origin = f"the {what} {safe_text(point.name)} of the installed package {owner}"
-        try:
-            yield point.load(), origin
-        except Exception as error:
-            raise ValueError(
-                f"{origin} must be an object that can be loaded, got an error ({safe_text(point.value)}: "
-                f"{type(error).__name__}: {safe_text(error)}). Repair, update or uninstall {owner}"
-            ) from error
+        if name in (None, point.name) and package in (None, _owner(point)):
+            found = usable(point, what, check, must=name is not None)
+            if found is not None:
+                yield found
+
+
+def usable(
+    point: metadata.EntryPoint, what: str, check: Callable[[Any], object], *, must: bool = False
+) -> tuple[Any, str] | None:
+    """Load an entry point as `installed` does; `must` raises the error that is otherwise a warning."""
+    if _missing_product(point):
+        return None
+    origin = f"the {what} {safe_text(point.name)} of the installed package {_owner(point)}"
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            found = point.load()
+        check(found)
+    except (Exception, SystemExit) as error:
+        message = (
+            f"{origin} must be an object that can be used, got an error ({safe_text(point.value)}: "
+            f"{type(error).__name__}: {safe_text(error)}). Repair, update or uninstall {_owner(point)}"
+        )
+        if must:
+            raise ValueError(message) from error
+        leave_out(message)
+        return None
+    return found, origin
+
+
+def _owner(point: metadata.EntryPoint) -> str:
+    return safe_text(point.dist.name if point.dist else point.value)
+
+
+@functools.cache
+def leave_out(message: str) -> None:
+    """Say once on stderr that something of an installed package is left out, whatever filters warnings."""
+    logging.getLogger("anchorlens").warning("anchorlens: %s", message)
 
 
 def what_to_install(group: str, name: object) -> str | None:
     """Return advice if an entry point needs a package of `anchorlens.extras` that is missing, else `None`."""
     for point in entry_points(group):
         if point.name == name and (product := _missing_product(point)):
-            return (
-                f"{point.name} belongs to {product}, which was not found. "
-                "Reinstall anchorlens: pip install --force-reinstall anchorlens"
-            )
+            return f"{point.name} belongs to {product}, which was not found. {REINSTALL}"
     return None
 
 

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from anchorlens.plugins import REINSTALL
+
 rooms: list[Callable[[], object]] = []
 """The functions that import the modules which fill the tables, the lightest first, set by `anchorlens`."""
 
@@ -25,8 +27,7 @@ def table(name: str):
                 return draw(result, *arguments, **options)
         raise ValueError(
             f"the result must have the view {name}, got {type(result).__name__} without this view. Install "
-            "the package that provides the view, or reinstall anchorlens: pip install --force-reinstall "
-            "anchorlens"
+            f"the package that provides the view. {REINSTALL}"
         )
 
     return show

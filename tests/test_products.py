@@ -50,5 +50,5 @@ def test_one_that_is_missing_says_in_one_line_what_to_install(found):
             if not lines_too:
                 n_asked += 1
                 assert said.count("\n") == 1 and f"belongs to anchorlens.extras.{product}" in said
-                assert "pip install --force-reinstall anchorlens" in said
+                assert "pip install --force-reinstall . in a clone" in said
     assert n_asked == sum(len(names(group, "none")) for group in ("commands", "tasks", "probes"))

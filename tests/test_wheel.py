@@ -94,7 +94,7 @@ assert "StableRank(" in call("probe", "stable_rank", "run").stdout
 assert json.loads(call("classify", "run", "--json").stdout)["phase"]
 missing = call("sweep", "--out", "s", code=2).stderr
 assert missing.count("\\n") == 1 and "the command must be available, got 'sweep'" in missing, missing
-assert "pip install --force-reinstall anchorlens" in missing
+assert "pip install --force-reinstall . in a clone" in missing
 assert call("train", "--task", "scan", "--dry-run", code=2).stderr.count("\\n") == 1
 print(sorted({name.split(".")[1] for name in sys.modules if name.startswith("anchorlens.")}))
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
@@ -17,7 +18,15 @@ from anchorlens.cli.shared import EXIT_USAGE, OTHERS, fail
 from anchorlens.cli.training import train_command
 from anchorlens.cli.verdicts import classify_command, demo_command
 from anchorlens.configuration import suggestion
-from anchorlens.plugins import entry_points, installed, what_to_install
+from anchorlens.plugins import (
+    REINSTALL,
+    entry_points,
+    installed,
+    is_own,
+    leave_out,
+    usable,
+    what_to_install,
+)
 from anchorlens.tasks.registry import own_tasks, tasks
 from anchorlens.texts import safe_repr, safe_text
 
@@ -71,13 +80,23 @@ def _advice(name: str, names: Sequence[str]) -> str:
     if advice := what_to_install("anchorlens.commands", name):
         return f"the command {advice}"
     try:
-        list(installed("anchorlens.commands", "command", name))
+        list(installed("anchorlens.commands", "command", name, check=_check_command))
     except ValueError as error:
         return str(error)
     return (
-        f"the command must be available, got {safe_repr(name)}. Products of anchorlens and other packages "
-        f"add commands (pip install --force-reinstall anchorlens installs ours). {suggestion(name, names)}"
+        f"the command must be available, got {safe_repr(name)}. {suggestion(name, names)} Products of "
+        f"anchorlens and other packages add commands. {REINSTALL}"
     )
+
+
+def _check_command(function: Any) -> None:
+    """Check that an installed command is a function with options that typer can read."""
+    if not inspect.isfunction(function):
+        raise ValueError(f"a command must be a function, got {safe_repr(function)}")
+    if is_own(function):
+        alone = typer.Typer(add_completion=False)
+        alone.command()(function)
+        typer.main.get_command(alone)
 
 
 @contextlib.contextmanager
@@ -112,10 +131,11 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
 """The groups of commands by title, in the order of the help. Each group contains its commands by name."""
 
 for _point in entry_points("anchorlens.commands"):
-    with contextlib.suppress(Exception):  # `_advice` says what is wrong when the command is called
-        _function = _point.load()
-        if not any(_point.name in _commands for _commands in GROUPS.values()):
-            GROUPS.setdefault(getattr(_function, "group", OTHERS), {})[_point.name] = _function
+    _found = usable(_point, "command", _check_command)
+    if _found and any(_point.name in _commands for _commands in GROUPS.values()):
+        leave_out(f"{_found[1]} must have a new name, got the name of another command. Rename it")
+    elif _found:
+        GROUPS.setdefault(getattr(_found[0], "group", OTHERS), {})[_point.name] = _found[0]
 GROUPS[OTHERS] = GROUPS.pop(OTHERS, {})  # the last group of the help
 
 for _title, _commands in GROUPS.items():

@@ -83,6 +83,10 @@ class HelpCommand(TyperCommand):
         """Parse the options, and store their texts, on which the help depends."""
         ctx.meta[_ALL] = EVERYTHING in args
         ctx.meta[TEXTS], _, _ = self.make_parser(ctx).parse_args([*args])
+        hints = typing.get_type_hints(self.callback)
+        for name, text in ctx.meta[TEXTS].items():
+            if "Path" in str(hints.get(name)) and "" in (text if isinstance(text, list | tuple) else [text]):
+                fail(f"{name} must be a path, got an empty text. Give a path", EXIT_USAGE)
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

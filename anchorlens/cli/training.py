@@ -11,16 +11,9 @@ import typer
 from anchorlens.cli import shared
 from anchorlens.cli.field_options import FieldOptions, read_fields
 from anchorlens.cli.inputs import base_parts, read_toml
-from anchorlens.recipes.presets import PRESETS, presets
+from anchorlens.recipes.presets import presets
 from anchorlens.recipes.run_config import RunConfig, merged, sorted_by_part
 from anchorlens.training.progress import COMMAND_LINE_SECONDS
-
-
-def _preset_names() -> list[str]:
-    try:
-        return list(presets())
-    except ValueError:  # an installed package is broken; who calls the command is told so
-        return list(PRESETS)
 
 
 def _stored_run(out: Path) -> RunConfig | None:
@@ -37,7 +30,7 @@ def train_command(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Base configuration: {', '.join(_preset_names())}. Default: quick.",
+            help=f"Base configuration: {', '.join(presets())}. Default: quick.",
         ),
     ] = None,
     config: Annotated[

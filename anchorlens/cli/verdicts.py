@@ -183,8 +183,8 @@ def demo_command(
     page = check_can_write(out / "report.html", "the page", PAGES)
     first = f"training four small models in {out}, then " if train else ""
     shared.say(
-        f"{first}classifying four small checkpoints, one of each phase, and writing a report about them to "
-        f"{page}; this takes {'minutes' if train else 'about a minute'}"
+        f"{first}classifying four small checkpoints of Phases 1, 2, 2 with commutativity and 3, and writing "
+        f"a report about them to {page}; this takes {'minutes' if train else 'about a minute'}"
     )
     from anchorlens.training.checkpoints import MODELS, shipped, trained
 

@@ -9,12 +9,14 @@ from .container import check_format as check_format
 from .csv_file import TARGETS as TARGETS
 from .csv_file import CsvFile as CsvFile
 from .importers import Source as Source
+from .importers import newest_whole as newest_whole
 from .importers import open_checkpoint as open_checkpoint
 from .importers import read_source as read_source
 from .importers import state_dict as state_dict
 from .loaded_model import PAPERS_TASK as PAPERS_TASK
 from .loaded_model import LoadedModel as LoadedModel
 from .loaded_model import Trajectory as Trajectory
+from .loaded_model import few_notes as few_notes
 from .model_input import resolve as resolve
 from .settings import BLOBS as BLOBS
 from .settings import Settings as Settings

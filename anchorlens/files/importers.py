@@ -6,10 +6,12 @@ with `KIND`, `file_in`, `recognises` and `read` (docs/extending.md).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +24,10 @@ from anchorlens.files import container
 from anchorlens.files.checkpoint import from_contents
 from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.files.settings import BLOBS, ModelConfiguration, Settings
-from anchorlens.plugins import installed, is_own
-from anchorlens.safe import CheckpointError, check_inside, read_tensors, reading
+from anchorlens.plugins import installed, is_own, leave_out
+from anchorlens.safe import CheckpointError, check_inside, ordinary_file, read_tensors, reading
 from anchorlens.tasks.shared.base import Task
-from anchorlens.texts import safe_repr
+from anchorlens.texts import safe_repr, safe_text
 
 __all__ = ["LoadedModel", "open_checkpoint"]
 
@@ -157,14 +159,16 @@ def read_source(source: Source) -> LoadedModel:
         CheckpointError: If the content has no known format, or its weights cannot be read.
     """
     with reading(source.file):
-        is_ours = container.is_ours(source.content)
-        importers = () if is_ours else installed_importers()
-        importer = next((one for one in importers if one.recognises(source.content)), None)
-        if importer is None and not is_ours:
-            raise CheckpointError(source.file, "its weights are those of no model that can be read")
-        with reading(source.file, "its weights cannot be read"):
-            found = _read_own(source) if importer is None else importer.read(source)
-    return found if importer is None else replace(found, kind=importer.KIND or found.kind)
+        problem = "its weights cannot be read"
+        if container.is_ours(source.content):
+            with reading(source.file, problem):
+                return _read_own(source)
+        for importer in installed_importers():
+            if _ask(importer, "recognises", object, source.content):
+                with reading(source.file, problem):
+                    if (found := _ask(importer, "read", LoadedModel, source)) is not None:
+                        return replace(found, kind=importer.KIND or found.kind)
+        raise CheckpointError(source.file, "its weights are those of no model that can be read")
 
 
 def _read_own(source: Source) -> LoadedModel:
@@ -179,22 +183,39 @@ def _read_own(source: Source) -> LoadedModel:
 _MEMBERS = ("KIND", "file_in", "recognises", "read")
 
 
-@functools.cache
-def installed_importers() -> tuple[ModuleType, ...]:
-    """Load the importers of installed packages, those of anchorlens last.
+def _ask(importer: ModuleType, member: str, kind: Any, *given: object) -> Any:
+    """Call a function of an importer; None, with a warning, if the importer of another package fails."""
+    try:
+        found = getattr(importer, member)(*given)
+        if not isinstance(found, kind):
+            raise TypeError(f"{member} returned {safe_repr(found)}")
+    except (Exception, SystemExit) as error:
+        is_refusal = member == "read" and isinstance(error, ValueError)
+        if is_refusal or not is_own(importer.read):
+            raise
+        leave_out(
+            f"{installed_importers()[importer]} must read a file or refuse it with a ValueError, got "
+            f"{type(error).__name__}: {safe_text(error)}. Repair, update or uninstall the package"
+        )
+        return None
+    return found
 
-    Raises:
-        ValueError: If the importer of an installed package cannot be loaded, or lacks a member.
+
+@functools.cache
+def installed_importers() -> dict[ModuleType, str]:
+    """Load the importers of installed packages with their origins, those of anchorlens last.
+
+    An importer that cannot be loaded, or lacks a member, is left out with a warning.
     """
-    found = []
-    for importer, origin in installed("anchorlens.importers", "importer"):
+
+    def check(importer: ModuleType) -> None:
         if missing := [name for name in _MEMBERS if not hasattr(importer, name)]:
             raise ValueError(
-                f"{origin} must be a module with {', '.join(_MEMBERS)}, got a module without {missing[0]}. "
-                f"Define {missing[0]}"
+                f"an importer must be a module with {', '.join(_MEMBERS)}, got one without {missing[0]}"
             )
-        found.append(importer)
-    return tuple(sorted(found, key=lambda importer: not is_own(importer.read)))
+
+    found = installed("anchorlens.importers", "importer", check=check)
+    return dict(sorted(found, key=lambda pair: not is_own(pair[0].read)))
 
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -226,7 +247,7 @@ def _weights_file(folder: Path) -> Path:
     if config.values.get("format") == "anchorlens run":
         file = _last_checkpoint(folder)
     else:
-        found = (importer.file_in(folder, config) for importer in installed_importers())
+        found = (_ask(one, "file_in", Path | None, folder, config) for one in installed_importers())
         file = next(filter(None, found), None)
     if file is not None:
         check_inside(folder, file, BLOBS)
@@ -256,4 +277,13 @@ def _last_checkpoint(run: Path) -> Path:
         raise CheckpointError(
             run, "the run must have a checkpoint, got none yet. Wait for the first checkpoint"
         )
-    return trajectory[-1]
+    return newest_whole(trajectory) or trajectory[-1]
+
+
+def newest_whole(files: Sequence[Path]) -> Path | None:
+    """Return the last of these .pt files that is not cut off, or the last file if all are; None of none."""
+    for file in reversed(files):
+        with contextlib.suppress(OSError, ValueError), ordinary_file(file) as (data, _):
+            if zipfile.is_zipfile(data):
+                return file
+    return next(reversed(files), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
 
 PAPERS_TASK = "no task was named, so the papers' own task is assumed"
+
+
+_MOST_NOTES = 5
+"""The largest number of notes of a kind."""
+
+
+def few_notes(notes: Sequence[str]) -> list[str]:
+    """Return the first notes, and one note on how many more there are."""
+    more = len(notes) - _MOST_NOTES
+    return [*notes[:_MOST_NOTES], *([f"{more:,} more are left out for such reasons"] if more > 0 else [])]
 
 
 class Trajectory(Mapping[int, Checkpoint]):

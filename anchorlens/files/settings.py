@@ -25,6 +25,8 @@ ModelConfiguration: TypeAlias = (
 
 BLOBS = "../../blobs"
 """The target folder of the links in a folder of the Hugging Face cache."""
+_OPENING = ("vocabulary", "task", "train", "preset", "model")
+"""The fields of a configuration file that may name other files."""
 _LARGEST = 2**20
 """The largest size of a configuration or vocabulary file, in bytes."""
 
@@ -79,6 +81,19 @@ class Settings:
             kind = None if is_json else safe.kind_of(data[: safe.START])
             what = kind or f"an error: {error}"
             raise safe.CheckpointError(path, f"the file must be valid JSON or TOML, got {what}") from None
+
+    @classmethod
+    def of_weights(cls, path: Path, values: Mapping[str, Any]) -> tuple[Settings, list[str]]:
+        """Return the configuration in a file of weights without the names of other files, and a note.
+
+        Args:
+            path: the path that errors name.
+            values: the fields, which another person may have written.
+        """
+        dropped = ", ".join(name for name in _OPENING if name in values)
+        note = f"not used, since the configuration of a run opens no other file: {dropped}"
+        kept = {name: value for name, value in values.items() if name not in _OPENING}
+        return cls(path, kept), [note] if dropped else []
 
     def task(self) -> Task | None:
         """Return the task that the configuration names, or None if no task is named.

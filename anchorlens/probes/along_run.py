@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anchorlens.configuration import check_number, documented
-from anchorlens.files.checkpoint import library_versions, load_checkpoint
+from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.loaded_model import LoadedModel, Trajectory
 from anchorlens.files.model_input import ModelInput, resolve
 from anchorlens.files.tables import write_rows
@@ -21,12 +21,12 @@ from anchorlens.models.running import device_of
 from anchorlens.plots.curves import along_figure, measured
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
-from anchorlens.safe import CheckpointError, check_inside, reading
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.loop import TrainResult
 from anchorlens.training.progress import progress_bar
-from anchorlens.training.run_folder import trajectory_files
+from anchorlens.training.run_folder import trajectory_of
 from anchorlens.views import html
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def along(
     """Apply probes to every checkpoint of a training run, from the oldest to the newest checkpoint.
 
     A run of `train` has `n_checkpoints` checkpoints during training (default: 10) and one final checkpoint.
-    For a run of another library, `along` uses the checkpoints in the run's file or folder. If a checkpoint of
-    another library is damaged, `along` warns and omits the checkpoint.
+    For a run of another library, `along` uses the checkpoints in the run's file or folder. If a checkpoint
+    during training is damaged, `along` warns and omits the checkpoint.
 
     Args:
         run: the folder of a run, a result of `train` that has a folder, or another library's run with several
@@ -135,7 +135,7 @@ def along(
         ValueError: If options are given for several probes.
         ValueError: If a model is given twice.
         ValueError: If a probe refuses its input. The message then starts with the step.
-        CheckpointError: If a checkpoint of `train` or the file of another library's run is damaged.
+        CheckpointError: If the last checkpoint of `train` or the file of another library's run is damaged.
 
     Example:
         >>> along("runs/a", "q_condensation").to_frame()  # doctest: +SKIP
@@ -160,7 +160,7 @@ def along(
                 model = models[step]
                 of_path = config if isinstance(model, str | os.PathLike) else None
                 given = resolve(model, task, config=of_path, device=where)
-            except CheckpointError as error:
+            except CheckpointError as error:  # a file that was cut off
                 if not isinstance(models, Trajectory):
                     raise
                 warnings.warn(f"step {step:,} is left out: {error}", stacklevel=2)
@@ -192,8 +192,8 @@ def _models(
             f"got {safe_repr(run)}. Give a folder that `train --out` wrote"
         )
     folder = Path(run.path if isinstance(run, LoadedModel) else run)
-    if paths := {} if isinstance(run, LoadedModel) or folder.is_file() else _checkpoints(folder):
-        return str(folder), paths
+    if not isinstance(run, LoadedModel) and (own := trajectory_of(folder, with_last=True)):
+        return str(folder), own
     none_there = ValueError(
         f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, "
         f"or another library's run with several checkpoints, got no checkpoint. Give another folder"
@@ -224,16 +224,6 @@ def _checked(models: Mapping[Any, ModelInput]) -> dict[int, ModelInput]:
             "each step"
         )
     return {int(step): models[step] for step in sorted(models)}
-
-
-def _checkpoints(folder: Path) -> dict[int, Path]:
-    """Return the paths of the checkpoints of a run of `train` by step, oldest first."""
-    with reading(folder):
-        check_inside(folder, folder / "ckpt.pt")
-    paths = {
-        load_checkpoint(path).step: path for path in [*trajectory_files(folder), *folder.glob("ckpt.pt")]
-    }
-    return {step: path for step, path in paths.items() if step is not None}
 
 
 def _numbers(

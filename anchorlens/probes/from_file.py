@@ -86,9 +86,8 @@ def with_own(
             name of any shipped probe, even if you do not include the shipped probe.
 
     Raises:
-        ValueError: If a file defines no probes.
-        ValueError: If a package's probe does not load.
-        ValueError: If two probes have the same name.
+        ValueError: If a file defines no probes, or a probe whose name another probe has. A package's probe
+            that cannot be used is left out with a warning.
     """
     known = {probe.__name__: (probe, "a shipped probe") for probe in registry.SHIPPED}
 
@@ -101,14 +100,14 @@ def with_own(
             )
         known[name] = probe, origin
 
-    for probe, origin in installed("anchorlens.probes", "probe"):
-        if probe in registry.SHIPPED:
-            continue
+    def check(probe: Any) -> None:
         if not inspect.isfunction(probe):
-            raise ValueError(
-                f"{origin} must be a function, got {safe_repr(probe)}. Correct the package's entry point"
-            )
-        add(probe, origin, origin)
+            raise ValueError(f"a probe must be a function, got {safe_repr(probe)}")
+        if probe not in registry.SHIPPED:
+            add(probe, "a probe of an installed package", "the entry point")
+
+    for _ in installed("anchorlens.probes", "probe", check=check):
+        pass
     for path in paths:
         for probe in own_probes(path):
             add(probe, f"a probe of {path}", str(path))

@@ -30,6 +30,7 @@ from .words import AGREEMENT as AGREEMENT
 from .words import CAPTIONS as CAPTIONS
 from .words import Caption as Caption
 from .words import captions_in as captions_in
+from .words import megabytes as megabytes
 from .words import number as number
 from .words import plain as plain
 from .words import short as short

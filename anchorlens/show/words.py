@@ -159,3 +159,12 @@ def heading(text: str) -> str:
     ('By behaviour', '')
     """
     return text[:1].upper() + text[1:]
+
+
+def megabytes(n_bytes: int) -> str:
+    """Return a number of bytes in megabytes, in words.
+
+    >>> megabytes(3_200_000_000)
+    '3,200 MB'
+    """
+    return f"{n_bytes / 1e6:,.0f} MB"

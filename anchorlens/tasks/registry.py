@@ -43,9 +43,7 @@ T = TypeVar("T", bound=type)
 def tasks() -> tuple[type[Task], ...]:
     """Return the classes of all shipped, installed and registered tasks, one for each kind.
 
-    Raises:
-        ValueError: If an installed package offers a task that cannot be loaded, or a class that is not a
-            task.
+    What an installed package offers and cannot be used is left out with a warning.
     """
     others = {task.kind: task for task in _installed()} | _registered
     return (*TASKS, *others.values())
@@ -123,9 +121,8 @@ def task_class(kind: object = None) -> type[Task]:
         if kind == known.kind:
             return known
     if isinstance(kind, str):  # no other package is loaded for one of this name
-        for task, _ in installed("anchorlens.tasks", "task", kind):
-            if getattr(task, "kind", None) == kind:
-                _check(task)
+        for task, _ in installed("anchorlens.tasks", "task", kind, check=_check):
+            if task.kind == kind:
                 return task
     kinds = {task.kind: task for task in tasks()}
     if not isinstance(kind, str) or kind not in kinds:
@@ -233,12 +230,12 @@ def logged_metrics() -> dict[str, Metric]:
 def _installed() -> tuple[type[Task], ...]:
     """Return the tasks of all installed packages, including this package."""
     found: list[type[Task]] = []
-    for task, origin in installed("anchorlens.tasks", "task"):
-        try:
-            _check(task)
-            _check_kind_is_free(task, (*TASKS, *found))
-        except ValueError as error:
-            raise ValueError(f"{origin} must be a task, got an error: {error}") from None
+
+    def check(task: type[Task]) -> None:
+        _check(task)
+        _check_kind_is_free(task, (*TASKS, *found))
+
+    for task, _ in installed("anchorlens.tasks", "task", check=check):
         found.append(task)
     return tuple(found)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -101,7 +102,8 @@ class Plan(Record):
     """The measured seconds of one update of all models trained at the same time, or None if memory is too
     small."""
     seconds: float | None
-    """The estimated seconds of the training with its evaluations, if nothing else uses the machine."""
+    """The estimated seconds of the training with its evaluations, at the speed that was measured now. Other
+    programs on the machine make it slower."""
     on_the_way: Mapping[str, str] = field(default_factory=dict)
     """A map from fields of the first run's recipe to the changes that they make during training, in words."""
 
@@ -164,6 +166,8 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
         ValueError: If an item is not a RunConfig.
         ValueError: If a model is too small for its task, or lacks a part that the recipe names.
         ValueError: If the device is not available, or does not support the precision.
+
+    A gamma below 0 is allowed, with a warning.
     """
     runs = list(runs if isinstance(runs, Iterable) else [runs])
     for run in runs:
@@ -178,6 +182,14 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
             check_start(run)
         if choose_device(run.train_config.device).type != "cuda" and run.train_config.matmul == "tf32":
             raise ValueError("device must be CUDA for matmul 'tf32', got 'cpu'. Omit matmul, or use bf16")
+    numbers = (item for run in runs for item in run.model_config.to_dict().items())
+    below = any(n.startswith("gamma") and isinstance(v, int | float) and v < 0 for n, v in numbers)
+    if below and multiprocessing.parent_process() is None:  # not in each process of a sweep
+        warnings.warn(
+            "gamma is below 0, so initial weights have a standard deviation above 1, and training may "
+            "diverge. The papers use gammas from 0.3 to 1",
+            stacklevel=4,
+        )
     return runs
 
 

@@ -19,7 +19,8 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,6 +32,7 @@ from anchorlens import safe
 from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
+from anchorlens.files.loaded_model import Trajectory
 from anchorlens.files.writing import atomic_write, naming
 from anchorlens.recipes.run_config import PARTS, RunConfig, execution_fields, identity, places
 from anchorlens.tasks.shared.measures import Metric
@@ -202,18 +204,28 @@ class RunFolder:
             file.write(text.encode())
 
 
-def trajectory_files(path: Path) -> list[Path]:
-    """Return the paths of the checkpoints in the folder of a run, oldest first.
+def trajectory_of(path: Path, *, with_last: bool = False) -> Trajectory:
+    """Return the checkpoints along the run in a folder, which are read on demand.
+
+    Args:
+        path: the folder of the run.
+        with_last: whether to include the last checkpoint of a run that has ended.
 
     Raises:
-        CheckpointError: If a link leads out of the folder.
+        CheckpointError: If a link leads out of the folder, or the last checkpoint cannot be read.
     """
+    entries: dict[int, Callable[[], Checkpoint]] = {}
     with safe.reading(path):
         safe.check_inside(path, path / "checkpoints")
-        files = sorted((path / "checkpoints").glob("step_*.pt"))
-        for file in files:
+        safe.check_inside(path, path / "ckpt.pt")
+        for file in (path / "checkpoints").glob("step_*.pt"):
             safe.check_inside(path, file)
-    return files
+            if (step := file.stem.removeprefix("step_")).isdecimal():
+                entries[int(step)] = partial(load_checkpoint, file)
+    if with_last and has_ended(path):
+        last = load_checkpoint(path / "ckpt.pt")
+        entries[last.step or 0] = lambda: last
+    return Trajectory(entries)
 
 
 def has_ended(path: Path) -> bool:
@@ -258,6 +270,17 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         CheckpointError: If the log is larger than 256 MiB, or has more than 500,000 lines.
     """
     return _lines_of_log(Path(path))[0]
+
+
+def readable_log(path: Path) -> tuple[list[dict[str, Any]], str | None]:
+    """Return what `read_log` returns, and a note if the log is damaged before its last line.
+
+    Raises:
+        CheckpointError: As for `read_log`.
+    """
+    lines, is_damaged = _lines_of_log(path)
+    note = f"line {len(lines) + 1:,} of {path.name} is damaged, and the log is read up to there"
+    return lines, note if is_damaged else None
 
 
 def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:

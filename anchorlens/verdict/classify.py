@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from anchorlens.configuration import checked_arguments
 from anchorlens.files.any_module import of_any_module
-from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
-from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
+from anchorlens.files.checkpoint import Checkpoint
+from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel, few_notes
 from anchorlens.files.model_input import (
     HINT,
     WHAT_HOLDS_A_MODEL,
@@ -24,6 +23,7 @@ from anchorlens.files.model_input import (
 from anchorlens.files.settings import ModelConfiguration
 from anchorlens.models.running import device_of
 from anchorlens.models.wrappers import is_hooked
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.batch import TokenBatch
@@ -35,7 +35,7 @@ from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
 from anchorlens.tasks.shared.task_errors import evaluated
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.training.loop import TrainResult
-from anchorlens.training.run_folder import read_log, trajectory_files
+from anchorlens.training.run_folder import readable_log, trajectory_of
 from anchorlens.verdict.explanation import explain, outside_calibration
 from anchorlens.verdict.probe_verdict import probe_verdict
 from anchorlens.verdict.verdict import ClassifiedModel, TrajectoryPoint, Verdict
@@ -147,10 +147,13 @@ def classify(
     about: dict[str, Any] = {"name": given.name}  # the subject's fields
     if given.kind:
         about |= {"path": str(given.path), "sha256": given.sha256, "kind": given.kind, "log": given.log}
-        points = tuple(trajectory_of_others(given.trajectory))
+        steps = given.trajectory
         if given.kind == "anchorlens":
-            about["log"] = tuple(read_log(given.file.parent / "log.jsonl"))
-            points = tuple(trajectory(given.path)) if given.path.is_dir() else ()
+            lines, noted = readable_log(given.file.parent / "log.jsonl")
+            about["log"], notes = tuple(lines), (*notes, *filter(None, [noted]))
+            steps = trajectory_of(given.path) if given.path.is_dir() else {}
+        points, left_out = trajectory(steps)
+        notes = (*notes, *few_notes(left_out))
     elif isinstance(model_or_checkpoint, TrainResult):
         result = model_or_checkpoint
         about["log"] = tuple(result.log)
@@ -323,45 +326,30 @@ def _checked_model(model: Any) -> HookedTransformer:
     return model
 
 
-def trajectory(folder: Path) -> Iterator[TrajectoryPoint]:
-    """Yield a `TrajectoryPoint` for every checkpoint in a run's folder, oldest first.
+def trajectory(steps: Mapping[int, Checkpoint]) -> tuple[list[TrajectoryPoint], list[str]]:
+    """Return a `TrajectoryPoint` for each step of a run, and a note for each checkpoint that is left out.
 
-    The function yields no point for a task without labels, or for a checkpoint with values that are not
-    finite.
-
-    Raises:
-        CheckpointError: If a checkpoint is damaged.
-        ValueError: If a checkpoint has no training configuration or no step.
-    """
-    for path in trajectory_files(folder):
-        checkpoint = load_checkpoint(path)
-        if not has_labels(checkpoint.task.metrics):
-            return
-        if checkpoint.train_config is None or checkpoint.step is None:
-            raise ValueError(
-                "a checkpoint must contain its training configuration and step for a trajectory, got no "
-                "configuration or no step. Use a checkpoint of `train`"
-            )
-        yield from _point(checkpoint, checkpoint.step, checkpoint.step / checkpoint.train_config.total_steps)
-
-
-def trajectory_of_others(steps: Mapping[int, Checkpoint]) -> Iterator[TrajectoryPoint]:
-    """Yield a `TrajectoryPoint` for at most `_MOST_POINTS` steps of a run of another library.
-
-    The function skips damaged checkpoints.
+    There is no point for a task without labels, or for a checkpoint with values that are not finite. Of a run
+    of another library, at most `_MOST_POINTS` steps are evaluated.
 
     Args:
-        steps: a map from steps in ascending order to checkpoints.
+        steps: a map from steps in ascending order to checkpoints, which raises CheckpointError for a damaged
+            checkpoint.
     """
-    chosen = list(steps)[:: -(-len(steps) // _MOST_POINTS) or 1]
-    for step in chosen:
+    points, left_out = [], []
+    every = -(-len(steps) // _MOST_POINTS) or 1
+    for place, step in enumerate(steps):
         try:
             checkpoint = steps[step]
-        except ValueError:
+        except CheckpointError as error:
+            left_out.append(f"step {step:,} is left out: {error}")
             continue
         if not has_labels(checkpoint.task.metrics):
-            return
-        yield from _point(checkpoint, step, step / max(1, *steps))
+            break
+        train = checkpoint.train_config
+        if train is not None or place % every == 0:
+            points += _point(checkpoint, step, step / (train.total_steps if train else max(1, *steps)))
+    return points, left_out
 
 
 def _point(checkpoint: Checkpoint, step: int, fraction: float) -> Iterator[TrajectoryPoint]:

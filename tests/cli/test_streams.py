@@ -216,7 +216,7 @@ def test_the_demo_says_what_it_does_before_it_imports_anything_heavy(tmp_path):
     out, words = process.communicate()
     assert (out, process.returncode) == (b"", 130)
     first, second = words.decode().splitlines()
-    assert first.startswith("classifying four small checkpoints, one of each phase, and writing a report")
+    assert first.startswith("classifying four small checkpoints of Phases 1, 2, 2 with commutativity and 3,")
     assert f"{tmp_path}/report.html; this takes about a minute" in first and second in INTERRUPTED.decode()
 
 

@@ -20,15 +20,18 @@ import pytest
 import torch
 import typer
 from anchorlens_command import call
+from foreign_checkpoints import write_bare
 from sweeping import start
 
 from anchorlens import ModelConfig, TrainConfig, load_checkpoint, plugins, register_task, train, train_many
-from anchorlens.cli import app
+from anchorlens.cli import app, commands
 from anchorlens.cli.help import fields_of
 from anchorlens.extras.sweep import grid
 from anchorlens.extras.sweep.grids import ALIASES, axis_values
+from anchorlens.files.importers import installed_importers, open_checkpoint
 from anchorlens.probes import with_own
 from anchorlens.recipes.run_config import RunConfig, part_classes
+from anchorlens.safe import CheckpointError
 from anchorlens.tasks import Metric, TaskConfig, own_tasks, registry
 
 PACKAGE = Path(__file__).parents[1] / "third_party" / "largest"
@@ -43,6 +46,34 @@ OF_TASK = ["--task=largest", "--n-numbers=7"]
 def nothing_registered(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
     monkeypatch.setattr(registry, "_files", {})
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """A function that installs a package `broken` with an entry point `odd` of a group, and its code."""
+    caches = (plugins.leave_out, installed_importers, registry._installed)
+
+    def install(group, code, attribute=":thing"):
+        site = tmp_path / "site"
+        info = site / "broken-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[anchorlens.{group}]\nodd = broken_package{attribute}\n")
+        (site / "broken_package.py").write_text(code)
+        monkeypatch.syspath_prepend(site)
+        importlib.invalidate_caches()
+
+    for cache in caches:
+        cache.cache_clear()
+    yield install
+    sys.modules.pop("broken_package", None)
+    for cache in caches:
+        cache.cache_clear()
+
+
+def _commands():
+    for point in plugins.entry_points("anchorlens.commands"):
+        yield plugins.usable(point, "command", commands._check_command)
 
 
 def finish(process, code=0):
@@ -122,32 +153,61 @@ class TestPackage:
                 monkeypatch.setattr(registry, "_registered", {})
 
     @pytest.mark.parametrize(
-        ("value", "message"),
+        ("code", "message"),
         [
-            (
-                "nowhere.at.all:Task",
-                r"must be an object .* an error \(nowhere.at.all:Task: ModuleNotFoundError: No module",
-            ),
-            ("json:JSONDecoder", "must be a task, got an error: a task must be a frozen dataclass"),
+            ("raise SystemExit(0)", "SystemExit: 0"),
+            ("raise RuntimeError('boom')", "RuntimeError: boom"),
+            ("import nowhere", "ModuleNotFoundError: No module"),
+            ("thing = 3", "ValueError: a "),
+            ("from json import JSONDecoder as thing", "ValueError: a "),
         ],
     )
-    def test_a_broken_one_is_named(self, tmp_path, monkeypatch, value, message):
-        info = tmp_path / "broken-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[anchorlens.tasks]\nodd = {value}\n")
-        monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(registry, "_installed", registry._installed.__wrapped__)
-        importlib.invalidate_caches()
-        with pytest.raises(ValueError, match=f"task odd of .* broken {message}"):
-            registry.tasks()
-        assert registry.task_class("addition").kind == "addition"  # ours need nobody's package
-        said = call("train", "--dry-run", code=2)
-        assert len(said.stderr.splitlines()) == 1 and "installed package broken" in said.stderr
-        (info / "entry_points.txt").write_text(f"[anchorlens.probes]\nodd = {value}\n")
-        plugins._entry_points_in.cache_clear()
-        with pytest.raises(ValueError, match="the probe odd of the installed package broken"):
-            with_own([])
+    @pytest.mark.parametrize("group", ["tasks", "probes", "commands"])
+    def test_a_broken_one_is_left_out_unless_it_is_asked_for(self, broken, caplog, group, code, message):
+        broken(group, code)
+        used = {
+            "tasks": registry.tasks,
+            "probes": lambda: with_own([]),
+            "commands": lambda: list(_commands()),
+        }
+        for _ in range(2):
+            assert used[group]()
+        (said,) = caplog.messages
+        of = f"the {group[:-1]} odd of the installed package broken"
+        assert f"{of} must be" in said and message in said and "\n" not in said
+        if group == "tasks":
+            assert registry.task_class("addition").kind == "addition"  # ours need nobody's package
+            with pytest.raises(ValueError, match=of):
+                registry.task_class("odd")
+
+    def test_what_it_prints_at_import_goes_to_stderr(self, broken, capsys):
+        broken("probes", "print('hello')\ndef thing(model): pass")
+        assert with_own([])[-1].__name__ == "thing"
+        assert capsys.readouterr() == ("", "hello\n")
+
+    def test_a_name_that_ours_hides_is_said(self, broken, caplog):
+        broken("probes", "def stable_rank(model): pass\nthing = stable_rank")
+        assert [probe.__name__ for probe in with_own([])].count("stable_rank") == 1
+        assert "name of a probe must be unique, got stable_rank" in caplog.text
+
+    @pytest.mark.needs("importers")
+    @pytest.mark.parametrize(
+        ("member", "returned"),
+        [("recognises", "1 / 0"), ("read", "3"), ("read", "exit(0)"), ("file_in", "{}['a']"), (None, None)],
+    )
+    def test_an_importer_that_fails_leaves_the_files_to_others(
+        self, broken, caplog, tmp_path, member, returned
+    ):
+        members = {"file_in": "None", "recognises": "True", "read": "None"} | {member: returned}
+        code = [f"def {name}(*given): return {value}" for name, value in members.items() if name]
+        broken("importers", "\n".join(["KIND = 'odd'", *code][member is None :]), attribute="")
+        written = write_bare(tmp_path)
+        for path in (written.path, written.path.parent):
+            try:
+                assert open_checkpoint(path, config=written.config).kind == "HookedTransformer state dict"
+            except CheckpointError as error:
+                assert path.is_dir() and "config.json" in str(error)
+        assert caplog.text.count("the importer odd of the installed package broken") >= 1
 
     @pytest.mark.parametrize("place", ["", ".", "its path"])
     def test_what_lies_beside_the_data_is_not_installed(self, place, tmp_path, monkeypatch):

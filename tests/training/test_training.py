@@ -273,6 +273,7 @@ class TestEnding:
         with pytest.raises(TrainingDiverged, match="start again in another folder"):
             train(out=tmp_path, resume=True)
 
+    @pytest.mark.filterwarnings("ignore:gamma is below 0")
     @pytest.mark.parametrize("gamma", [0.5, -9.0])
     def test_a_run_that_diverges_at_once_says_so_and_keeps_what_it_began_from(self, tmp_path, gamma):
         """gamma -9: the first loss is infinite; lr 1e38 without warm-up: the first update is."""

@@ -6,6 +6,7 @@ its operation reliably, so the operation is inferred from the answers of its las
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,16 @@ from anchorlens.extras.grokking import layouts
 from anchorlens.extras.grokking.layouts import Run, hooked
 from anchorlens.extras.grokking.operations import OPERATIONS, SIGNS, answers
 from anchorlens.extras.grokking.task import ModularTask
-from anchorlens.files import Checkpoint, LoadedModel, Settings, Source, Trajectory, read_source
+from anchorlens.files import (
+    Checkpoint,
+    LoadedModel,
+    Settings,
+    Source,
+    Trajectory,
+    few_notes,
+    newest_whole,
+    read_source,
+)
 from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks import FEWEST_TRAINED, Evaluator
 
@@ -42,15 +52,11 @@ _DEFAULTS: dict[str, Any] = {
     **{"parallel_attn_mlp": False, "scale_attn_by_inverse_layer_idx": False},
 }
 """The values of a HookedTransformerConfig that is made without these arguments."""
-_OF_OUR_FILES = {"vocabulary", "task", "train", "preset", "model"}
-"""The fields of a configuration file of ours, which may name other files."""
-_MOST_NOTES = 5
-"""The largest number of notes on omitted entries."""
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
     """Return the file of the last step in a folder with file names such as `step_100.pt` and `200.pth`."""
-    return next(reversed(layouts.step_files(folder).values()), None)
+    return newest_whole([*layouts.step_files(folder).values()])
 
 
 def recognises(content: Mapping[str, Any]) -> bool:
@@ -69,22 +75,23 @@ def read(source: Source) -> LoadedModel:
     """
     run = layouts.run_in(source.content)
     assert run is not None
-    config, table, path = _configuration(source, run)
+    given_config, table, path = _configuration(source, run)
+    settings, dropped = Settings.of_weights(path, given_config)
+    config = settings.values
     weights = hooked(run.weights, config)
     given = source.named_task
     if given is not None and not isinstance(given, ModularTask):
         raise ValueError(f"the kind of the task must be 'modular', got {given.kind!r}. Omit the task.")
     task = given or _without_operation(weights, config)
     if {"d_model", "n_layers", "n_ctx"} <= config.keys():  # a HookedTransformerConfig
-        own = {name: value for name, value in config.items() if name not in _OF_OUR_FILES}
-        fields = {**own, **table}
+        fields = {**config, **table}
         if {"act_fn", "normalization_type"} <= fields.keys():  # or the arguments that it was made of
             fields = _DEFAULTS | fields
     else:
         activation = next((config[name] for name in _ACTIVATION if name in config), "relu")
         fields = {"model": {"variant": "plain", "act_fn": str(activation).lower(), **table}}
     found = read_source(replace(source, content=weights, config=Settings(path, fields), task=task))
-    notes, split = list(found.notes), layouts.split_in(run.content, task.modulus)
+    notes, split = [*found.notes, *dropped], layouts.split_in(run.content, task.modulus)
     if assumed := fields.keys() & _DEFAULTS.keys() - {*config, *table}:
         notes.append(f"not given, and assumed as TransformerLens does: {', '.join(sorted(assumed))}")
     if not {*_ACTIVATION} & {*config, *table}:
@@ -94,8 +101,6 @@ def read(source: Source) -> LoadedModel:
         notes.append(
             f"the steps of its checkpoints are not given: evenly spaced steps up to {last:,} are assumed"
         )
-    if "vocabulary" in config:
-        notes.append("its vocabulary is not used, since the configuration of a run opens no other file")
     if config.get("attn_coeff", 1) != 1:
         notes.append(
             f"the constant part of its attention (attn_coeff {config['attn_coeff']:.3g}) is read as heads "
@@ -112,7 +117,7 @@ def read(source: Source) -> LoadedModel:
     checkpoint = replace(
         found.checkpoint, task=task, step=run.step, training_data=_training_data(task, split)
     )
-    entries, left_out = _entries(source.path, run, config, checkpoint)
+    entries, left_out = _entries(source.path, source.file, run, config, checkpoint)
     whole = (*notes, *left_out)
     return LoadedModel(checkpoint, task, whole, trajectory=Trajectory(entries), log=run.log)
 
@@ -216,7 +221,7 @@ def _training_data(task: ModularTask, split: list[int] | None) -> Any:
 
 
 def _entries(
-    path: Path, run: Run, config: Mapping[str, Any], checkpoint: Checkpoint
+    path: Path, last_file: Path, run: Run, config: Mapping[str, Any], checkpoint: Checkpoint
 ) -> tuple[dict[int, Callable[[], Checkpoint]], list[str]]:
     """Return the function that makes the checkpoint of each step, and notes on omitted entries."""
     entries: dict[int, Callable[[], Checkpoint]] = {}
@@ -242,12 +247,13 @@ def _entries(
         else:
             entries[step] = partial(at, step, table)
     if path.is_dir():
-        entries |= {step: partial(of_file, step, file) for step, file in layouts.step_files(path).items()}
+        files = layouts.step_files(path)
+        entries |= {step: partial(of_file, step, file) for step, file in files.items()}
+        later = itertools.dropwhile(lambda one: one != last_file, files.values())
+        notes += [f"{file.name} is left out: it is cut off" for file in itertools.islice(later, 1, None)]
     elif entries and checkpoint.step is not None:
         entries.setdefault(checkpoint.step, lambda: checkpoint)
-    if (more := len(notes) - _MOST_NOTES) > 0:
-        notes[_MOST_NOTES:] = [f"{more:,} more entries are left out for such reasons"]
-    return entries, notes
+    return entries, few_notes(notes)
 
 
 def _damage(weights: object, last: Mapping[str, Tensor]) -> str | None:

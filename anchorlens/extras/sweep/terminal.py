@@ -10,7 +10,7 @@ from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
 from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGNS, phase_tables
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.recipes import RunConfig
-from anchorlens.show import FittedTable, Table, Terminal, number, print_json
+from anchorlens.show import FittedTable, Table, Terminal, megabytes, number, print_json
 from anchorlens.texts import safe_text
 from anchorlens.training import duration
 
@@ -49,8 +49,12 @@ def print_plan_of_sweep(runs: Sequence[RunConfig], out: Path | None) -> None:
         at_once = " or ".join(sorted({str(job.at_once) for job in plans}))
         console.print(
             f"the other {len(missing):,} runs: about {duration(sum(seconds))} on this machine's "
-            f"{plans[0].device}, {at_once} at a time, if nothing else runs"
+            f"{plans[0].device}, {at_once} at a time, at the speed measured now"
         )
+    if plans:
+        job = max(plans, key=lambda job: job.memory_bytes)
+        free = megabytes(job.available_bytes)
+        console.print(f"memory: at most {megabytes(job.memory_bytes)}, of {free} free")
 
 
 def print_sweep(result: SweepResult, *, cells: bool = False) -> None:

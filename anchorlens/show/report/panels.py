@@ -129,7 +129,9 @@ def training_figures(verdicts: Sequence[Verdict], labels: Sequence[str]) -> Iter
         if log := verdict.subject.log:
             curves.append(Panel(label, f"{len(log):,} log lines", training_curve(log)))
         else:
-            curves.append(Panel(label, "the run's log (log.jsonl) was not found next to the checkpoint"))
+            missing = "the run's log (log.jsonl) was not found next to the checkpoint"
+            damaged = (note for note in verdict.warnings if "log.jsonl is damaged" in note)
+            curves.append(Panel(label, next(damaged, missing)))
     phases = any(has_phases(verdict.behaviour.metrics) for verdict in verdicts)
     caption = CAPTIONS["training_curve" if phases else "training_without_phases"]
     yield _figure("training_curve", caption, curves)

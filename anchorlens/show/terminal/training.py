@@ -7,6 +7,7 @@ from pathlib import Path
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.show.tables import Table, accuracy_table, pair_grid
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
+from anchorlens.show.words import megabytes
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.training.plan import Plan
@@ -58,13 +59,13 @@ def print_plan(plan: Plan, as_json: bool) -> None:
         return
     cost = plan.cost
     parts = (
-        f"weights and optimizer {_megabytes(cost.state_bytes)}, data {_megabytes(cost.data_bytes)}, "
-        f"activations {_megabytes(cost.activation_bytes)}"
+        f"weights and optimizer {megabytes(cost.state_bytes)}, data {megabytes(cost.data_bytes)}, "
+        f"activations {megabytes(cost.activation_bytes)}"
     )
     a_step, time = "not measured: not enough memory", "unknown"
     if plan.seconds_per_update is not None and plan.seconds is not None:
         a_step, time = f"{1e3 * plan.seconds_per_update:.1f} ms each, measured", duration(plan.seconds)
-    memory = f"{_megabytes(plan.memory_bytes)} of {_megabytes(plan.available_bytes)} free"
+    memory = f"{megabytes(plan.memory_bytes)} of {megabytes(plan.available_bytes)} free"
     flops = plan.n_models * plan.steps * cost.flops
     rows = [
         ("models", f"{plan.n_models}", f"{plan.at_once} at a time"),
@@ -72,12 +73,8 @@ def print_plan(plan: Plan, as_json: bool) -> None:
         ("memory", memory, parts),
         ("steps", f"{plan.steps:,}", a_step),
         ("FLOPs of matrix products", f"{flops:.2e}", f"{cost.flops:.2e} a step and model"),
-        ("time", time, "with the evaluations, if nothing else runs"),
+        ("time", time, "with the evaluations, at the speed measured now"),
         *((name, "during training", words) for name, words in plan.on_the_way.items()),
     ]
     title = f"plan; nothing is trained. Estimated cost on {plan.device}"
     Terminal().print(FittedTable(Table(("quantity", "amount", "details"), rows, title)))
-
-
-def _megabytes(n_bytes: int) -> str:
-    return f"{n_bytes / 1e6:,.0f} MB"

@@ -1,4 +1,4 @@
-"""The four models of `anchorlens demo`: one of each phase, shipped, and how to train them again."""
+"""The four models of `anchorlens demo`, two of them of Phase 2, shipped, and how to train them again."""
 
 from __future__ import annotations
 

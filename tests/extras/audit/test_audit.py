@@ -360,6 +360,7 @@ class TestRefused:
         with pytest.raises(ValueError, match=r"dataset must be .*got int"):
             audit(3)
 
+    @pytest.mark.filterwarnings("ignore:gamma is below 0")
     def test_a_run_that_diverges_says_so(self):
         with pytest.raises(TrainingDiverged, match="the loss .* with seed [01] must be finite"):
             audit(

@@ -339,6 +339,7 @@ def test_a_cell_that_asks_for_tf32_is_trained_with_it_and_measured_without(tmp_p
     assert torch.get_float32_matmul_precision() == "highest"
 
 
+@pytest.mark.filterwarnings("ignore:gamma is below 0")
 def test_a_diverged_run_is_a_cell_with_its_message(tmp_path):
     """Updates so large that the loss overflows."""
     runs = tiny({"lr": [1e30, 1e-3]}, warmup_steps=0, gamma=0.1)

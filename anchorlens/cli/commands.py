@@ -12,21 +12,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from anchorlens import plugins
 from anchorlens.cli.help import EVERYTHING, HelpCommand, fields_of, group_lines, width
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.shared import EXIT_USAGE, OTHERS, fail
 from anchorlens.cli.training import train_command
 from anchorlens.cli.verdicts import classify_command, demo_command
 from anchorlens.configuration import suggestion
-from anchorlens.plugins import (
-    REINSTALL,
-    entry_points,
-    installed,
-    is_own,
-    leave_out,
-    usable,
-    what_to_install,
-)
 from anchorlens.tasks.registry import own_tasks, tasks
 from anchorlens.texts import safe_repr, safe_text
 
@@ -77,15 +69,15 @@ class BoundedGroup(TyperGroup):
 
 def _advice(name: str, names: Sequence[str]) -> str:
     """Return advice on an unknown command, which may be misspelled, missing, or fail to load."""
-    if advice := what_to_install("anchorlens.commands", name):
+    if advice := plugins.what_to_install("anchorlens.commands", name):
         return f"the command {advice}"
     try:
-        list(installed("anchorlens.commands", "command", name, check=_check_command))
+        list(plugins.installed("anchorlens.commands", "command", name, check=_check_command))
     except ValueError as error:
         return str(error)
     return (
         f"the command must be available, got {safe_repr(name)}. {suggestion(name, names)} Products of "
-        f"anchorlens and other packages add commands. {REINSTALL}"
+        f"anchorlens and other packages add commands. {plugins.REINSTALL}"
     )
 
 
@@ -93,7 +85,7 @@ def _check_command(function: Any) -> None:
     """Check that an installed command is a function with options that typer can read."""
     if not inspect.isfunction(function):
         raise ValueError(f"a command must be a function, got {safe_repr(function)}")
-    if is_own(function):
+    if plugins.is_own(function):
         alone = typer.Typer(add_completion=False)
         alone.command()(function)
         typer.main.get_command(alone)
@@ -130,10 +122,10 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
 }
 """The groups of commands by title, in the order of the help. Each group contains its commands by name."""
 
-for _point in entry_points("anchorlens.commands"):
-    _found = usable(_point, "command", _check_command)
+for _point in plugins.entry_points("anchorlens.commands"):
+    _found = plugins.usable(_point, "command", _check_command)
     if _found and any(_point.name in _commands for _commands in GROUPS.values()):
-        leave_out(f"{_found[1]} must have a new name, got the name of another command. Rename it")
+        plugins.leave_out(f"{_found[1]} must have a new name, got the name of another command. Rename it")
     elif _found:
         GROUPS.setdefault(getattr(_found[0], "group", OTHERS), {})[_point.name] = _found[0]
 GROUPS[OTHERS] = GROUPS.pop(OTHERS, {})  # the last group of the help

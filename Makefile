@@ -62,7 +62,7 @@ $(TL4)/.ready: pyproject.toml constraints.txt Makefile
 test-research: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest research -m 'not slow' --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-# what needs a GPU, on a stand-in that shows wrong devices and waits of the host (docs/speed.md says what it cannot)
+# what needs a GPU, on a stand-in that shows wrong devices and waits of the host (examples/benchmarks/README.md says what it cannot)
 test-standin: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --standin -m gpu --numprocesses 2 --dist loadfile --no-loadscope-reorder \
 		$$(grep -rl --include='*.py' mark.gpu tests research/tests)

@@ -24,6 +24,7 @@ extensions = [
     "mathml",
     "offline",
     "probe_pages",
+    "research_pages",
     "tutorials",
 ]
 exclude_patterns = ["_build", "_ext", "jupyter_execute"]

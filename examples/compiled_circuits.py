@@ -13,7 +13,7 @@ HookedTransformer. Reading them back needs neither tracr nor JAX:
 
 Only nonzero weights are stored, by their index in the flattened tensor. The file's metadata holds the
 configuration, the task, what the program answers to a pair that is never trained, and the attention edges
-that it uses. docs/ground_truth.md shows what every probe reads of them.
+that it uses. research/ground_truth/ground_truth.md shows what every probe reads of them.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
     checkpoints   anchorlens/extras/benchmark/checkpoints.zip, from the zoo's table and archive (zoo.py)
     reference     anchorlens/extras/benchmark/reference.json: our readings, and WeightWatcher's alpha;
                   --only holdout measures one probe again and keeps what is stored of the others
-    page          docs/benchmark.md, from benchmark.md.jinja beside this file
+    page          benchmark.md beside this file, from benchmark.md.jinja beside this file
 
 The models are those of held-out runs alone, by a rule that uses no reading (`choose`). On one core the first
 step takes ten minutes and the second twenty; WeightWatcher is in the extra `research`.
@@ -76,7 +76,7 @@ SCORED: Mapping[str, Callable[..., Any]] = {
 }
 """What is scored on the models, in this order."""
 TEMPLATE = Path(__file__).parent / "benchmark.md.jinja"
-PAGE = Path(__file__).parents[1] / "docs/benchmark.md"
+PAGE = Path(__file__).with_name("benchmark.md")
 
 
 def ending_of(regime: str, end: Mapping[str, Any]) -> Ending | None:
@@ -244,7 +244,7 @@ def make_reference(
 
 
 def page(measured: Benchmark | None) -> str:
-    """docs/benchmark.md; without numbers as long as nothing is measured."""
+    """research/benchmark.md; without numbers as long as nothing is measured."""
     sees = {reading.name: reading.sees for reading in READINGS} | {"weightwatcher_alpha": "weights"}
     sees |= {f"holdout.{reading}": "training data" for reading in Holdout.readings}
     environment = jinja2.Environment(

@@ -6,7 +6,7 @@
 A minute or two: `research/zoo.py` trained and measured the models. In `reasoning` the fit goes by the second
 zoo; in `conflict` by the first. Without --held-out nothing of the held-out groups
 is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
-calibration of the package, the tables of docs/calibration.md and the picture of docs/trust.md. --in-doubt
+calibration of the package, the tables of calibration/calibration.md and docs/images/selective.png. --in-doubt
 prints what the rule on costly probes costs on the runs that are fit on, each without its task.
 """
 
@@ -44,6 +44,7 @@ from zoo import SECOND_TABLE, TABLE
 
 PACKAGED = Path(anchorlens.__file__).parent / "verdict/calibration.json"
 DOCS = Path(__file__).parents[1] / "docs"
+PAGE = Path(__file__).parent / "calibration/calibration.md"
 UNNAMED = 0.1
 """Share of the models that a verdict may leave undecided where that buys accuracy."""
 NUMBERS = ("n_layers", "n_heads", "d_model", "n_anchors", "n_keys", "seq_len")
@@ -141,7 +142,7 @@ def main() -> None:
         console.print(table)
     if given.write:
         PACKAGED.write_text(json.dumps(calibrated, indent=1) + "\n")
-        page.update(DOCS / "calibration.md", found)
+        page.update(PAGE, found)
         selective_curve(said).write_image(DOCS / "images/selective.png", scale=2)
 
 

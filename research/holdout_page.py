@@ -1,4 +1,4 @@
-"""Writes docs/holdout.md from holdout/page.md.jinja and the table of the study, and draws its picture.
+"""Writes holdout/holdout.md from holdout/page.md.jinja and the table of the study, and draws its picture.
 
     python research/holdout_page.py            # writes both
     python research/holdout_page.py --check    # fails where the page differs
@@ -24,8 +24,8 @@ from holdout.kinds import FIRST_HALF, KINDS, runs
 from holdout.overlaps import KINDS as OVERLAPPING
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE, PICTURE = DOCS / "holdout.md", DOCS / "images/holdout.png"
 FOLDER = Path(__file__).parent / "holdout"
+PAGE, PICTURE = FOLDER / "holdout.md", DOCS / "images/holdout.png"
 TEMPLATE, OVERLAPS, AGAIN = FOLDER / "page.md.jinja", FOLDER / "overlaps.json", FOLDER / "again.json"
 """The difference of accuracies within which a look-up explains what the copies answer."""
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.needs()  # it is about the whole package
 
 DOCS = Path(__file__).parents[1] / "docs"
 TUTORIALS = DOCS.parent / "tutorials"
+RESEARCH = DOCS.parent / "research"
 PROBE_PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted((DOCS / "probes").glob("*.md"))}
 API = "\n".join(
     [
@@ -166,7 +167,7 @@ def test_pages_count_as_many_probes_as_there_are():
     pages = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *DOCS.glob("*.md")]
     pages += [*(DOCS / "api").glob("*.md"), *TUTORIALS.glob("*.ipynb")]
     counts = [(page.name, *found) for page in pages for found in ALL_PROBES.findall(words_of(page))]
-    assert {"index.md", "probes.md", "speed.md", "06_your_own_probe.ipynb"} <= {c[0] for c in counts}
+    assert {"index.md", "probes.md", "presets.md", "06_your_own_probe.ipynb"} <= {c[0] for c in counts}
     for page, number, left_out in counts:
         names = set(re.findall(r"`(\w+)`", left_out))
         assert names <= {probe.__name__ for probe in SHIPPED}
@@ -220,7 +221,12 @@ def test_tutorial_3_quotes_the_readings_of_the_probe_pages():
 
 
 def test_the_presets_page_has_the_seeds_that_it_names_and_their_means():
-    page = (DOCS / "presets.md").read_text(encoding="utf-8").split("\n## Phases by seed")[1].split("\n## ")[0]
+    page = (
+        (RESEARCH / "presets.md")
+        .read_text(encoding="utf-8")
+        .split("\n## Phases by seed")[1]
+        .split("\n## ")[0]
+    )
     ends = {name: int(end) for name, end in re.findall(r"For `(\w+)`, SEEDS is `0:(\d+)`", page)}
     (others,) = re.findall(r"- SEEDS is `0:(\d+)`", page)
     rows = [row for row in table_rows(page) if row[0].startswith("`")]
@@ -241,11 +247,23 @@ def test_the_page_on_verdicts_has_every_reason_that_leaves_one_undecided():
     assert {row[0].strip("`") for row in rows[2:]} == set(get_args(Cause))
 
 
-def test_the_counts_of_the_page_on_trust_are_those_of_the_calibration():
-    """All but one, which is a sum of the table `confusions`."""
-    trust, calibrated = ((DOCS / page).read_text(encoding="utf-8") for page in ("trust.md", "calibration.md"))
-    counts, of_tables = (set(re.findall(r"\b\d+ of \d+\b", page)) for page in (trust, calibrated))
-    assert len(counts) > 10 and counts - of_tables == {"124 of 140"}
+STUDIES = (
+    "calibration/calibration.md",
+    "figures/complexity_control.md",
+    "figures/replication.md",
+    "ground_truth/ground_truth.md",
+    "holdout/holdout.md",
+)
+"""The pages of research/ that the page Evidence sums up."""
+
+
+def test_the_counts_of_the_page_evidence_are_those_of_the_studies():
+    def counts(page):
+        return set(re.findall(r"\b\d+ of \d+\b", re.sub(r"\bof the (\d)", r"of \1", page)))
+
+    studies = [(RESEARCH / page).read_text(encoding="utf-8") for page in STUDIES]
+    found = counts((DOCS / "evidence.md").read_text(encoding="utf-8"))
+    assert len(found) > 20 and found - counts("\n".join(studies)) == set()
 
 
 def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():

@@ -88,7 +88,7 @@ class TestProbesOrderThePhases:
 def test_gamma_decides_how_much_is_composed(seed):
     """With everything else the same, gamma .7 composes, and more than gamma .5 does, for each seed.
 
-    Gamma .5 by itself has no stable phase: its OOD accuracy lies around the threshold (docs/presets.md).
+    Gamma .5 by itself has no stable phase: its OOD accuracy lies around the threshold (research/presets.md).
     """
     large, small = (
         train(*preset("quick", gamma=gamma, seed=seed, steps=1000, n_checkpoints=0)).behaviour

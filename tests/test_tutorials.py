@@ -165,7 +165,7 @@ def stale(words, shown):
 
 
 ELSEWHERE = {1: {"0.90"}, 2: {"0.90", "0.40", "0.60"}}
-"""Tutorial -> numbers of its text that it does not show: ID's threshold, gammas of docs/replication.md."""
+"""Tutorial -> numbers of its text that it does not show: ID's threshold, gammas of replication.md."""
 
 
 class TestText:

@@ -5,9 +5,10 @@ are faster.
 
 torch's float32 products on the CPU are MKL's, which are the fastest on Intel processors. On other processors
 MKL does not use AVX-512, and oneDNN, which torch also ships, is faster (2.2 times on an AMD EPYC,
-docs/speed.md). oneDNN is called through the operator that `torch.compile` emits for linear layers, and
-through the weight gradient of a 1 x 1 convolution. Where this torch lacks one of these operators, or the
-operator does not compute what is expected, torch's own products are used. This is the only file that uses
+examples/benchmarks/README.md). oneDNN is called through the operator that `torch.compile` emits for linear
+layers, and through the weight gradient of a 1 x 1 convolution. Where this torch lacks one of these operators,
+or the operator does not compute what is expected, torch's own products are used. This is the only file that
+uses
 undocumented operators of torch.
 """
 

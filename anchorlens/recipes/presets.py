@@ -38,7 +38,7 @@ PRESETS: dict[str, Parts] = {
     },
     "paper-gpt2": {"model": {"variant": "gpt2", **_TEN_LAYERS}, "train": _PAPER},
     "paper-released": {"model": {"variant": "released", **_TEN_LAYERS}, "train": _PAPER},
-    # One preset for each phase, found on seeds 0 to 2 and 4 (docs/presets.md has their results).
+    # One preset for each phase, found on seeds 0 to 2 and 4 (research/presets.md has their results).
     "phase1": {"model": {"gamma": 0.4}, "train": {"n_samples": 5_000, "steps": 1000}},
     "phase2": {"model": {"gamma": 0.4}, "train": {"n_samples": 20_000, "steps": 1000}},
     "phase2-commutative": {
@@ -115,7 +115,7 @@ def transfer(gamma: float, lr: float, from_width: int, to_width: int) -> WidthTr
         lr' / lr = to_width^-gamma' / from_width^-gamma = sqrt(from_width / to_width)
 
     A gamma of 1/2 therefore stays 1/2 at every width. The conversion is our own rule of thumb, and
-    docs/replication/widths.md reports a test of the rule on two widths.
+    research/figures/replication/widths.md reports a test of the rule on two widths.
 
     Args:
         gamma: the initialisation rate at `from_width`.

@@ -27,7 +27,7 @@ _DISAGREEMENT = {
 """The explanation for each label by `holdout` if the behavioural verdict contradicts the label."""
 TIE = 2.0
 """The ratio of the two largest probabilities below which the probe verdict cannot distinguish two phases.
-Below this ratio, the more probable phase is the behavioural phase of nine of 17 runs (docs/calibration)."""
+Below it, the more probable phase is the behavioural phase in nine of 17 runs (research/calibration)."""
 OUTSIDE = "the model or its task is outside the calibration range, so the probe verdict is less reliable"
 """The warning for a model outside the calibration range."""
 _MOST_NAMED = 2

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from research_pages import downloads
 from sphinx.application import Sphinx
 
 _LINK = re.compile(r"\]\((?!\w+:|#)([^)\s]+)\)")
@@ -39,7 +40,7 @@ def page(path: Path, target: Path) -> str:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
-            cell["source"] = relinked("".join(cell["source"]), path.parent, target)
+            cell["source"] = downloads(relinked("".join(cell["source"]), path.parent, target))
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 output["data"].pop(_LIVE, None)

@@ -1,4 +1,4 @@
-"""The tables of docs/calibration.md: each stands between two comments that name it."""
+"""The tables of calibration.md: each stands between two comments that name it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/calibration.md."""
+"""The tables of calibration.md."""
 
 from __future__ import annotations
 

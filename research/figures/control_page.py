@@ -1,4 +1,4 @@
-"""Writes docs/complexity_control.md from control_page.md.jinja, the claims, and the JSONs of the figures.
+"""Writes complexity_control.md from control_page.md.jinja, the claims, and the JSONs of the figures.
 
     python research/figures/control_page.py            # writes it
     python research/figures/control_page.py --check    # fails where it differs
@@ -17,7 +17,8 @@ from shared import numerals
 from shared.control_arms import CLAIMS, claims_in, judged
 from shared.pages import DOCS, rendered, write
 
-PAGE, TEMPLATE = DOCS / "complexity_control.md", Path(__file__).with_name("control_page.md.jinja")
+HERE = Path(__file__).parent
+PAGE, TEMPLATE = HERE / "complexity_control.md", HERE / "control_page.md.jinja"
 FIGURES = DOCS / "images/figures"
 TEN_RUNS = Path(__file__).parents[1] / "control/ten_runs.json"
 """What `control` made of ten runs, by research/control/ten_runs.py."""

@@ -1,4 +1,4 @@
-"""Writes docs/grokking.md from grokking_page.md.jinja, the claims, and the JSONs of the figures g1 to g3.
+"""Writes grokking.md from grokking_page.md.jinja, the claims, and the JSONs of the figures g1 to g3.
 
     python research/figures/grokking_page.py            # writes it
     python research/figures/grokking_page.py --check    # fails where it differs
@@ -17,9 +17,10 @@ from control_page import answers, figures_found
 from shared import numerals
 from shared.control_arms import GROKKING_CLAIMS
 from shared.grokking import CURVES
-from shared.pages import DOCS, rendered, write
+from shared.pages import rendered, write
 
-PAGE, TEMPLATE = DOCS / "grokking.md", Path(__file__).with_name("grokking_page.md.jinja")
+HERE = Path(__file__).parent
+PAGE, TEMPLATE = HERE / "grokking.md", HERE / "grokking_page.md.jinja"
 
 
 def written(found: Mapping[str, Any] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Writes docs/replication.md and the pages in docs/replication/ from templates and the figures' JSONs.
+"""Writes replication.md and the pages in replication/ beside it from templates and the figures' JSONs.
 
     python research/figures/page.py            # writes them
     python research/figures/page.py --check    # fails where one differs
@@ -38,11 +38,11 @@ from shared.pair_fit import seeds_together
 from shared.readings import Reading
 from shared.sentences import Stale
 
-DOCS = Path(__file__).parents[2] / "docs"
-TEMPLATES, FOLDER = Path(__file__).parent / "pages", DOCS / "replication"
+HERE = Path(__file__).parent
+TEMPLATES, FOLDER = HERE / "pages", HERE / "replication"
 INDEX = "index"
-"""The template of docs/replication.md; every other one is of a page in docs/replication/."""
-FIGURES = DOCS / "images/figures"
+"""The template of replication.md; every other one is of a page in replication/."""
+FIGURES = HERE.parents[1] / "docs/images/figures"
 GPU = Path(__file__).parents[1] / "gpu"
 """The queue of jobs for a borrowed GPU, and what came of those that ran."""
 
@@ -454,7 +454,7 @@ def rendered(template: Path) -> tuple[Path, str]:
         text = pages.rendered(template, environment(template.parent))
     except (jinja2.UndefinedError, TypeError, ValueError, ArithmeticError) as error:
         raise Stale(f"{template.name}: {error}; the numbers have another form than its words") from error
-    path = DOCS / "replication.md" if name == INDEX else FOLDER / f"{name}.md"
+    path = HERE / "replication.md" if name == INDEX else FOLDER / f"{name}.md"
     return path, text
 
 

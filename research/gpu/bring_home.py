@@ -253,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if each not in ended:
             resume(each, given.work)
             print(f"{each.job.id}: not finished; its states are in {given.work}")
-    print(f"the pages of docs/replication: {called(SCRIPTS / 'page.py')}")
+    print(f"the pages of research/figures/replication: {called(SCRIPTS / 'page.py')}")
 
 
 if __name__ == "__main__":

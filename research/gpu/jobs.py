@@ -19,7 +19,7 @@ QUEUE, DONE = HERE / "queue.toml", HERE / "done"
 LONGEST = 23.0
 """Minutes of training that a loan of 30 minutes has room for."""
 WIDE, NARROW = 20.3e12, 7.8e12
-"""Operations a second of a stack in float32 on one H200, from d_model 256 on and below (docs/speed.md)."""
+"""Operations a second of a float32 stack on one H200, from d_model 256 on and below (examples/benchmarks)."""
 RECORDED = {"n_checkpoints": 0, "state_every_seconds": 480}
 """Fields of every run of the queue: what it records on its way."""
 

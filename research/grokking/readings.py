@@ -1,4 +1,4 @@
-"""Writes docs/grokking_files.md: readings of the probe fourier in public files, beside reference values.
+"""Writes grokking_files.md beside it: readings of the probe fourier in public files, beside reference values.
 
     python research/grokking/readings.py ../shared/data/grokking
 
@@ -25,7 +25,7 @@ from anchorlens.models.library import HookedTransformer, HookedTransformerConfig
 from anchorlens.safe.tensors import read_tensors
 
 TEMPLATE = Path(__file__).with_name("grokking_files.md.jinja")
-PAGE = Path(__file__).parents[2] / "docs/grokking_files.md"
+PAGE = Path(__file__).with_name("grokking_files.md")
 PIZZA_RATE = 0.004066910851478034
 """Part of the attention of the pizza that is a softmax (`attn_coeff`); the rest is a constant 1."""
 
@@ -158,7 +158,7 @@ def between(logits: np.ndarray, answers: np.ndarray) -> float:
 
 
 def page(folder: Path) -> str:
-    """The text of docs/grokking_files.md."""
+    """The text of grokking_files.md."""
     rows, files = [], []
     for run in RUNS:
         found = measured(folder, run)

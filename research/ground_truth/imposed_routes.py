@@ -36,7 +36,7 @@ HERE = Path(__file__).parent
 WEIGHTS = HERE / "weights"
 SEEDS = (0, 1)
 GAMMA = 0.5
-"""Memorisers and composers alike come of it without a route imposed (docs/presets.md)."""
+"""Memorisers and composers alike come of it without a route imposed (research/presets.md)."""
 HEADS: dict[str, Any] = {"n_heads": 2, "d_head": 32}
 """Two heads half as wide as the one of `quick`, with which the last position read the first anchor alone."""
 TRAIN = TrainConfig(steps=1500, batch_size=128)

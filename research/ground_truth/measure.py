@@ -5,7 +5,7 @@
     python research/ground_truth/measure.py imposed --probe survival    # of that probe alone; the rest stays
 
 What should come out stands in expected.toml, which was written first; truth_page.py puts both into
-docs/ground_truth.md.
+ground_truth.md beside it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes docs/ground_truth.md from its template, expected.toml and the JSONs of measure.py.
+"""Writes ground_truth.md beside it from its template, expected.toml and the JSONs of measure.py.
 
     python research/ground_truth/truth_page.py            # writes it
     python research/ground_truth/truth_page.py --check    # fails where it differs
@@ -27,7 +27,7 @@ from shared import numerals  # noqa: E402 # pyright: ignore[reportMissingImports
 from shared.pages import environment, rendered, write  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 TEMPLATE = HERE / "ground_truth.md.jinja"
-PAGE = HERE.parents[1] / "docs/ground_truth.md"
+PAGE = HERE / "ground_truth.md"
 EXPECTED = tomllib.loads((HERE / "expected.toml").read_text(encoding="utf-8"))
 CLOSE = 0.05
 """How far from what was expected a reading may lie; 1 and 0 are bounds: at least .95, at most .05."""

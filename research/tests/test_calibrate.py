@@ -238,7 +238,7 @@ class TestCalibrate:
         assert rows["confusions"] == 3 and rows["readings"] == len(READINGS)
         assert rows["weights"] == len(fit.BY_PROBES)
         assert rows["runs"] == len(GROUPS) + len(SECOND) and rows["distances"] == 4
-        text = (PAGE := Path(__file__).parents[2] / "docs/calibration.md").read_text()
+        text = (PAGE := Path(__file__).parents[1] / "calibration/calibration.md").read_text()
         (tmp_path / "page.md").write_text(text)
         page.update(tmp_path / "page.md", found)
         with pytest.raises(ValueError, match="must have the tables"):

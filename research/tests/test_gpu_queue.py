@@ -40,7 +40,7 @@ REHEARSED = [pytest.param(job, id=job.id, marks=[pytest.mark.slow] if job.data e
 def place(tmp_path, monkeypatch):
     """A copy of what a result changes in the repository, where it is brought home to."""
     copied = tmp_path / "repository"
-    for folder in ("research/figures", "research/gpu", "docs/replication"):
+    for folder in ("research/figures", "research/gpu"):
         ignored = shutil.ignore_patterns("__pycache__", "done")
         shutil.copytree(ROOT / folder, copied / folder, ignore=ignored)
     (copied / "docs/images/figures").mkdir(parents=True)
@@ -64,7 +64,7 @@ def rehearse(job, *arguments, minutes=60, out="out", work="work", device="cpu"):
 def brought_home(place, *folders):
     figures = str(place / "docs/images/figures")
     bring_home.main([*folders, "--rehearsal", "--home", "home", "--figures", figures, "--suffix", ".html"])
-    return (place / "docs/replication/gpu.md").read_text()
+    return (place / "research/figures/replication/gpu.md").read_text()
 
 
 @pytest.mark.parametrize("job", REHEARSED)
@@ -313,7 +313,7 @@ def test_the_code_that_ran_is_known_by_its_commit():
 
 
 def test_the_page_says_which_outcomes_wait_for_which_job():
-    text = (ROOT / "docs/replication/gpu.md").read_text()
+    text = (ROOT / "research/figures/replication/gpu.md").read_text()
     for job in QUEUE.values():
         assert f"| {job.id} | {job.decides} |" in text
     waits = re.search(r"## Outcomes that may change\n\n(.*?)\n\n", text, re.DOTALL)[1].splitlines()[2:]

@@ -1,4 +1,4 @@
-"""docs/ground_truth.md: its numbers are measured; and how a route is imposed."""
+"""ground_truth.md: its numbers are measured; and how a route is imposed."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""docs/replication.md and the figures' pages: numbers are those of the JSONs, words follow by rule."""
+"""replication.md and the figures' pages: numbers are those of the JSONs, words follow by rule."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_the_pages_are_what_their_templates_give(pages):
 
 
 def test_a_page_that_differs_or_that_no_template_gives_is_stale(pages):
-    index = page.DOCS / "replication.md"
+    index = page.HERE / "replication.md"
     assert stale({**pages, index: "another"}, page.FOLDER) == [index]
     *others, last = pages
     assert stale({path: pages[path] for path in others}, page.FOLDER) == [last]
@@ -83,7 +83,7 @@ def test_a_result_that_is_written_by_hand_is_found(words):
 
 
 def test_the_page_with_the_table_is_one_that_a_reader_finishes(pages):
-    text = pages[page.DOCS / "replication.md"]
+    text = pages[page.HERE / "replication.md"]
     assert len(text.encode()) < MOST_BYTES
     before, by_claim = text.split("\n## Claim by claim\n")
     assert "| figure |" in by_claim
@@ -103,14 +103,14 @@ def rows(text):
 
 
 def test_every_row_has_the_word_of_its_rule(pages):
-    found = rows(pages[page.DOCS / "replication.md"])
+    found = rows(pages[page.HERE / "replication.md"])
     claims = main_claims.read()
     assert list(found) == [claim.page for claim in claims.values()]
     for figure, claim in claims.items():
         word = page.outcome(figure).word
         assert word in main_claims.WORDS
         assert f"*{word}*" in found[claim.page]
-        assert f"**Outcome.** *{word.capitalize()}*" in pages[page.DOCS / f"replication/{claim.page}.md"]
+        assert f"**Outcome.** *{word.capitalize()}*" in pages[page.HERE / f"replication/{claim.page}.md"]
 
 
 def test_every_picture_is_there_and_is_a_picture_for_the_site(pages):

@@ -65,7 +65,7 @@ def notes(result: Benchmark, reference: Benchmark | None = None) -> Iterator[str
         here = "" if asked == len(result.models) else f", on all {asked:,} models"
         yield (
             f"Rows of the source anchorlens are the readings of the verdict and WeightWatcher's "
-            f"alpha{here} (docs/benchmark.md)."
+            f"alpha{here} (research/benchmark.md)."
         )
 
 

@@ -1,8 +1,8 @@
 """The interventions that `control` tries, in this order: cheap and promising ones first, retraining last.
 
-Figures k1 to k4 (docs/complexity_control.md) are the reason for this choice: weight decay and rescaling help
-if they are early and act on all weights; acting on W_Q and W_K only does not help, nor do the complexity
-penalties that were tried.
+Figures k1 to k4 (research/figures/complexity_control.md) are the reason for this choice: weight decay and
+rescaling help if they are early and act on all weights; acting on W_Q and W_K only does not help, nor do the
+complexity penalties that were tried.
 
 To change what is tried, change this list. Each entry has a name, a reason, a source, and its changes.
 """

@@ -41,7 +41,7 @@ UPDATES = (0, 20, 40, 80, 100)
 _UPDATES_WITH_DECAY = 80
 MEMORISED, LEARNT = 0.75, 0.84
 """The largest ratio of models that memorised, and the smallest ratio of models that learnt a rule. Runs of
-six kinds of task determined these two ratios after 100 updates (docs/holdout.md)."""
+six kinds of task determined these two ratios after 100 updates (research/holdout/holdout.md)."""
 _KNOWN = 0.9
 _LOST = 0.8
 _DECAYING = 0.85

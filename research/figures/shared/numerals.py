@@ -1,4 +1,4 @@
-"""How docs/replication.md writes numbers: 0.94, 71%, 1e-3, and values over seeds."""
+"""How replication.md writes numbers: 0.94, 71%, 1e-3, and values over seeds."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_probe_of_a_file_is_scored_beside_ours(file, tmp_path):
     (row,) = [line for line in lines if "│ number" in line]
     assert row.count("1.00 (1.00 to 1.00)") == 2 and "0.00 (0.00 to 0.00)" in row
     assert lines[-1].startswith(
-        "Rows of the source anchorlens are the readings of the verdict and WeightWatcher's alpha (docs/"
+        "Rows of the source anchorlens are the readings of the verdict and WeightWatcher's alpha (research/"
     )
 
 

@@ -18,7 +18,7 @@ import jinja2
 
 from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED
 from anchorlens.probes.shared.look_up import ABOVE_CHANCE
-from holdout import analysis
+from holdout import analysis, any_analysis
 from holdout.analysis import Row
 from holdout.kinds import FIRST_HALF, KINDS, runs
 from holdout.overlaps import KINDS as OVERLAPPING
@@ -52,6 +52,7 @@ def written(rows: Sequence[Row] | None = None) -> str:
     again = json.loads(AGAIN.read_text("utf-8"))
     text = template.render(
         overlaps=overlaps,
+        any=any_analysis.of_page(),
         n_random=len(random),
         wrong_by_rows=sum((row["holdout_ratio"] or 0) >= LEARNT for row in random),
         wrong_by_groups=sum((row["ratio_of_groups"] or 0) >= LEARNT for row in random),

@@ -12,6 +12,7 @@ import numpy as np
 
 from anchorlens.probes.shared.look_up import ABOVE_CHANCE
 from holdout import analysis
+from holdout.any_kinds import KINDS, PLACES
 
 Row = Mapping[str, Any]
 FOLDER = Path(__file__).parent
@@ -131,8 +132,9 @@ def is_admitted(rows: Sequence[Row], rule: Rule) -> bool:
 
 
 def kinds_of(rows: Sequence[Row]) -> list[str]:
-    """The kinds of rows, in their order."""
-    return list(dict.fromkeys(row["kind"] for row in rows))
+    """The kinds of rows, in the order of the plan."""
+    there = {row["kind"] for row in rows}
+    return [kind for kind in KINDS if kind in there]
 
 
 def candidates() -> Iterator[tuple[str, list[Rule]]]:
@@ -150,7 +152,7 @@ def candidates() -> Iterator[tuple[str, list[Rule]]]:
     yield "three seeds", [rule._replace(n_seeds=3) for rule in grid]
 
 
-def auc(rows: Sequence[Row]) -> float:
+def auc(rows: Sequence[Row]) -> float | None:
     """The AUC of the ratio, memorised against learnt, over seed-runs that have a ratio."""
     ratios = {
         which: np.array(
@@ -165,7 +167,7 @@ def auc(rows: Sequence[Row]) -> float:
         for which in ("memorised", "learnt")
     }
     if not all(map(len, ratios.values())):
-        return float("nan")
+        return None
     high, low = ratios["learnt"][:, None], ratios["memorised"]
     return float(((high > low) + 0.5 * (high == low)).mean())
 
@@ -193,6 +195,10 @@ class OfKind(NamedTuple):
         return found
 
 
+RULE = Rule()
+"""The rule of the verdict."""
+OPENED_WITH: int | None = None
+"""Rows of the second half that there were when it was opened; None before."""
 TRUTHS = ("memorised", "learnt", "looked up", "between", "not fit", "close to chance")
 
 
@@ -217,3 +223,42 @@ def by_seed(row: Row, rule: Rule) -> str:
     ''
     """
     return "".join({1: "L", -1: "M", 0: "-"}[named(seed, rule)] for seed in row["seeds"])
+
+
+def of_page(rule: Rule | None = None) -> dict[str, Any]:
+    """What the page shows, with the rule that the verdict has."""
+    rule = RULE if rule is None else rule
+    first, second = (rows_of(path) for path in TABLES.values())
+    second = [] if OPENED_WITH is None else second
+    of_half = {"first": first, "second": second[:OPENED_WITH], "later": second[OPENED_WITH:]}
+    found: dict[str, Any] = {
+        half: {
+            "n": ", ".join(
+                str(sum(truth(row) == which for row in rows)) for which in ("memorised", "learnt")
+            ),
+            "wrong": _of(counts.wrong, counts.memorised),
+            "right": _of(counts.right, counts.learnt),
+            "called": _of(counts.called_memorised, counts.memorised),
+            "auc": auc(rows),
+        }
+        for half, rows in of_half.items()
+        for counts in (score(rows, rule),)
+    }
+    return found | {
+        "rows": sorted(
+            itertools.chain(*of_half.values()), key=lambda row: (list(KINDS).index(row["kind"]), row["place"])
+        ),
+        "n": len(first) + len(second),
+        "n_planned": PLACES * len(KINDS),
+        "kinds": [
+            (half, of_kind(rows, kind, rule))
+            for half, rows in (("first", first), ("second", second))
+            for kind in kinds_of(rows)
+        ],
+        "truth": truth,
+        "by_seed": lambda row: by_seed(row, rule),
+    }
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part / whole:.3f} ({part} of {whole})" if whole else "-"

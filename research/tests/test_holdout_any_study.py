@@ -17,7 +17,7 @@ def seed(ratio, others=1.0, related=1.0, look_up=0.1):
     return of_seed | {"related_ratio": related, "related_left_out": 0.9, "look_up": look_up}
 
 
-def row(fresh, ratios, look_up=0.0, kind="a", **seeds):
+def row(fresh, ratios, look_up=0.0, kind="encoder", **seeds):
     of_run = {"train": 1.0, "fresh": fresh, "fresh_chance": 0.1, "fresh_look_up": look_up}
     return of_run | {"kind": kind, "seeds": [seed(ratio, **seeds) for ratio in ratios]}
 
@@ -66,7 +66,9 @@ class TestLabels:
         assert any_analysis.labels(of_run, Rule(n_seeds=2)) == [1, 0, 0]
 
     def test_wrong_labels_are_counted_by_kind(self):
-        rows = [row(0.1, [0.5] * 8, kind="a")] * 20 + [row(0.1, [0.9] + [0.5] * 7, kind="b")]
+        rows = [row(0.1, [0.5] * 8, kind="encoder")] * 20 + [
+            row(0.1, [0.97] + [0.5] * 7, kind="GRU and LSTM")
+        ]
         found = any_analysis.score([*rows, row(1.0, [0.97] * 7 + [0.6])], Rule())
         assert (found.memorised, found.wrong, found.learnt, found.right, found.missed) == (168, 1, 8, 7, 1)
         assert not any_analysis.is_admitted(rows, Rule()) and any_analysis.is_admitted(rows[:-1], Rule())

@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--part", default="1/1", help="the share of the runs, for example 1/2")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    torch.backends.cuda.enable_flash_sdp(False)  # on the CPU too, where it is slow for few positions
     part, n_parts = map(int, given.part.split("/"))
     ends = time.monotonic() + 60 * given.minutes
     for half in given.half or HALVES:

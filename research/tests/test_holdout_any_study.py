@@ -78,7 +78,7 @@ def test_a_run_is_kept_and_not_made_again(tmp_path, monkeypatch, capsys):
     """Parity of two signs, whose labels are those of the verdict."""
 
     def tiny(place, random):
-        x = np.unique(random.choice(np.array([-1, 1], dtype=np.float32), (900, 10)), axis=0)
+        x = random.permutation(np.unique(random.choice(np.float32([-1, 1]), (900, 10)), axis=0))
         y = (x[:, 0] * x[:, 1] > 0).astype(int)
         return Prepared("tiny", x[:300], y[:300], x[300:], y[300:], lambda: perceptron(10, 32, 2), beyond=1.5)
 

@@ -73,6 +73,16 @@ class TestLabels:
         phase = classify(model, training_set=(points, label)).by_probes.phase
         assert phase.cause == "answered by look-up"
 
+    def test_related_numbers_with_random_labels(self):
+        """Four noisy copies of each row with its random label, which are held out together."""
+        rng = torch.Generator().manual_seed(1)
+        points = 3 * torch.randn(150, 12, generator=rng).repeat_interleave(4, dim=0)
+        points += 0.3 * torch.randn(600, 12, generator=rng)
+        label = RANDOM[:150].repeat_interleave(4)
+        found = holdout(fitted("mlp", points, label), training_set=(points, label))
+        assert found.holdout_ratio > 0.84 and 100 < found.n_groups < 200 and found.in_any_order is False
+        assert phase_by_holdout(found, is_transformer=False).cause == "answered by look-up"
+
     def test_chance_of_numbers_is_the_commonest_class(self, learnt):
         found = holdout(learnt, training_set=(SIGNS, PARITY), related=False)
         share = float(PARITY.double().mean())

@@ -152,9 +152,11 @@ class LookUp:
 
     def _order_is_without_effect(self) -> bool:
         """Return whether sequences of the same tokens in any order always have the same targets."""
+        if not self._are_tokens:
+            return False
         bags = np.sort(self._inputs, axis=1)
         n_bags, n_answers = (len(distinct_rows(one)[0]) for one in (bags, np.hstack([bags, self._targets])))
-        return self._are_tokens and n_bags == n_answers
+        return n_bags == n_answers
 
     def _answers(self, is_out: Bool[np.ndarray, " row"]) -> Iterator[Answers]:
         """Yield the answers to the questions of the masked rows, by each way of looking up."""

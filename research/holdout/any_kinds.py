@@ -154,7 +154,7 @@ def _sequences(
     name = rules[place // 2 % len(rules)]
     n, length = {"pointer": (10, 5), "sum": (11, 3), "maximum": (14, 4), "median": (12, 5)}[name]
     x = np.unique(random.integers(0, n, (9000, length)), axis=0)
-    many = min(int(0.8 * len(x)), 2600)
+    many = min(int(0.8 * len(x)), 1200)
     rows = 300 if place in FEW else many
     return _drawn(
         random, place, x, _answers(name, x), rows, 350, (10, 4)[place // 4 % 2], name,
@@ -204,7 +204,7 @@ def _digits(
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    n = 200 if place in FEW else (600, 900, 1200)[place % 3]
+    n = 200 if place in FEW else (400, 600, 800)[place % 3]
     x = (images / 16).astype(np.float32)
     return _drawn(random, place, x, labels, n, 400, 10, f"digits, {n} rows", module, **recipe)
 
@@ -223,7 +223,7 @@ def sparse_parity(place: int, random: np.random.Generator) -> Prepared:
     """The parity of two or three of twelve to sixteen signs, as floats."""
     n, k = (12, 14, 16)[place % 3], 3 if place in FEW else (3, 2)[place // 2 % 2]
     x = np.unique(random.choice(np.array([-1, 1], dtype=np.float32), (6000, n)), axis=0)
-    rows = 250 if place in FEW else (1000, 1600)[place // 4 % 2]
+    rows = 250 if place in FEW else 1000
     width = max(32, _width(place))
     return _drawn(
         random, place, x, (x[:, :k].prod(axis=1) > 0).astype(int), rows, 300, (2, 4)[place // 4 % 2],
@@ -236,7 +236,7 @@ def parity_of_numbers(place: int, random: np.random.Generator) -> Prepared:
     k = 4 if place in FEW else (2, 3)[place // 2 % 2]
     x = random.normal(size=(3600, k + 6)).astype(np.float32)
     x[:, :k] = np.sign(x[:, :k]) * (0.5 + np.abs(x[:, :k]))
-    rows = 250 if place in FEW else 2400
+    rows = 250 if place in FEW else 1500
     width = max(64, _width(place))
     return _drawn(
         random, place, x, (x[:, :k].prod(axis=1) > 0).astype(int), rows, 300, (2, 4)[place // 4 % 2],
@@ -255,7 +255,7 @@ def clusters(place: int, random: np.random.Generator) -> Prepared:
     centres *= 5 / np.linalg.norm(centres, axis=1, keepdims=True)
     x = (centres[cluster] + random.normal(size=(3000, n_inputs))).astype(np.float32)
     y = np.where(random.random(3000) < noise, random.integers(0, n_classes, 3000), cluster % n_classes)
-    rows = 300 if place in FEW else 1500
+    rows = 300 if place in FEW else 900
     width = max(64, _width(place))
     return _drawn(
         random, place, x, y, rows, 300, n_classes, f"{n_classes} classes, {noise:.2f} noisy",

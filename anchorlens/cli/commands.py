@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from anchorlens import plugins
 from anchorlens.cli.help import EVERYTHING, HelpCommand, fields_of, group_lines, width
+from anchorlens.cli.interruption import end
 from anchorlens.cli.models import evaluate_command, probe_command
 from anchorlens.cli.shared import EXIT_USAGE, OTHERS, fail
 from anchorlens.cli.training import train_command
@@ -95,6 +96,8 @@ def _check_command(function: Any) -> None:
 def _bounded() -> Iterator[None]:
     try:
         yield
+    except KeyboardInterrupt:  # typer would end with exit code 1
+        end()
     except Exception as error:
         message = getattr(error, "message", None)
         if isinstance(message, str) and hasattr(error, "format_message"):  # click's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -24,13 +25,14 @@ def main() -> NoReturn:
     hears = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if hears:
         signal.signal(signal.SIGINT, interrupted)
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the last: Python's end takes no time
     try:
         _run()
     except KeyboardInterrupt:
         end()
     finally:
-        if hears:  # during the exit, Ctrl-C ends the program without a message
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if hears:  # an exception would be lost in what runs at the exit
+            signal.signal(signal.SIGINT, lambda number, frame: end())
     sys.exit()
 
 

@@ -33,9 +33,7 @@ def assert_unmodified(name: str, *models: object) -> Iterator[list[Any]]:
         ValueError: If the block altered a model. The function does not catch errors that the block raises.
     """
     copies = [copied(model) if isinstance(model, nn.Module) else model for model in models]
-    with contextlib.ExitStack() as undo, _random_state_kept():
-        for get, set_to in _SETTINGS:
-            undo.callback(set_to, get())
+    with settings_kept(), _random_state_kept():
         yield copies
     changed: dict[str, list[str]] = {}
     for model, own in zip(models, copies, strict=True):
@@ -49,6 +47,15 @@ def assert_unmodified(name: str, *models: object) -> Iterator[list[Any]]:
             f"{name} must not change the model, got changes of {what}. Your model is unchanged. Let the "
             "probe change copy.deepcopy(model), and remove its hooks"
         )
+
+
+@contextlib.contextmanager
+def settings_kept() -> Iterator[None]:
+    """Restore the global settings of torch and NumPy that affect later measurements, such as gradients."""
+    with contextlib.ExitStack() as undo:
+        for get, set_to in _SETTINGS:
+            undo.callback(set_to, get())
+        yield
 
 
 def copied(value: T) -> T:

@@ -16,6 +16,7 @@ import torch
 from anchorlens.configuration import as_path, check_number, checked_arguments
 from anchorlens.engine import numeric_settings
 from anchorlens.files.checkpoint import starting_point, training_set
+from anchorlens.models.alterations import settings_kept
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.recipes.run_config import RunConfig, field_advice
@@ -200,7 +201,8 @@ def _reporter(on_log: OnLog | Logger, runs: Sequence[RunConfig], names_run: bool
         epoch = line["step"] / runs[place].train_config.steps_per_epoch
         told = {"step": line["step"], "epoch": epoch, **line}
         try:
-            call({"run": place, **told} if names_run else told)
+            with settings_kept():
+                call({"run": place, **told} if names_run else told)
         except Exception as error:
             of_run = f" of run {place}" if names_run else ""
             raise OnLogError(

@@ -182,7 +182,16 @@ class TestInterruption:
             words = process.communicate()[1]
             assert words in (b"", INTERRUPTED)
             codes.add(process.returncode)
-        assert 130 in codes and codes <= {0, 130, -signal.SIGINT}  # of -2 a shell makes 130
+        assert 130 in codes and codes <= {0, 130}
+
+    @pytest.mark.parametrize(
+        ("when", "code"), [("atexit.register(signal.raise_signal, signal.SIGINT)", 130), ("None", 0)]
+    )
+    def test_during_the_exit_it_is_exit_130(self, when, code):
+        """A handler of the exit that was registered after the start runs before Ctrl-C is ignored."""
+        process = at_import("anchorlens.cli.streams", "--version", what=f"import atexit; {when}")
+        out, words = process.communicate()
+        assert (process.returncode, out) == (code, b"0.1.0\n") and words == (INTERRUPTED if code else b"")
 
     def test_that_is_ignored_stays_ignored(self):
         """As under nohup, or behind `&` in a script."""

@@ -70,6 +70,15 @@ class TestOneRun:
         assert [line["step"] for line in logged] == STEPS
         assert [line["step"] for line in logged if "ood_accuracy" in line] == [10, 20]
 
+    def test_what_it_sets_does_not_reach_the_training(self, plain):
+        def on_log(line):
+            torch.set_grad_enabled(False)
+            torch.set_default_dtype(torch.float64)
+
+        result = train(*RUNS[0], on_log=on_log)
+        assert torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
+        assert equal(result.checkpoint.weights, plain[0][0].checkpoint.weights)
+
     def test_all_values_are_plain_numbers(self, told):
         assert {type(value) for line in told[1] for value in line.values()} == {int, float}
 

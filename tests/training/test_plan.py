@@ -44,6 +44,13 @@ def test_parameters_and_products_by_hand():
     assert cost.flops == pytest.approx(3 * 2 * (table + rest), rel=0.01)  # forward, and two products back
 
 
+def test_a_gamma_below_0_is_a_warning():
+    for fields in ({"gamma": -0.5}, {"gamma_mlp": -1}):
+        with pytest.warns(UserWarning, match="gamma is below 0"):
+            planning.check_runs([preset("quick", **TINY), preset("quick", **TINY, **fields)])
+    planning.check_runs([preset("quick", **TINY, gamma=0)])
+
+
 @pytest.mark.slow
 def test_memory_is_what_a_process_takes():
     """The peak of a real process over that of one that trains a tiny model."""

@@ -138,6 +138,14 @@ class TestWhatItIsGiven:
         assert {moment.now for moment in verdict.trajectory} == {"undecided: underfit"}
         assert [line["step"] for line in verdict.subject.log] == [5, 10, 15, 20]
         assert [line["step"] for line in classify(result).subject.log] == [5, 10, 15, 20]
+        cut = tmp_path / "run/checkpoints/step_00000001.pt"
+        cut.write_bytes(cut.read_bytes()[:2000])
+        log = tmp_path / "run/log.jsonl"
+        log.write_text(log.read_text().replace('"step": 10', "0", 1))
+        verdict = classify(tmp_path / "run")
+        assert [moment.step for moment in verdict.trajectory] == [0, 4, 20] and len(verdict.subject.log) == 1
+        said = "; ".join(verdict.warnings)
+        assert "step 1 is left out: " in said and "line 2 of log.jsonl is damaged" in said
 
 
 class TestUndecided:

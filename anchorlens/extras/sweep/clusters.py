@@ -12,8 +12,9 @@ import contextlib
 import logging
 import os
 import shlex
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,21 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
         if one_each:
             cluster.get_client().register_plugin(OneGPU(n_gpus))
         yield cluster
+
+
+def killing_workers(cluster: LocalCluster) -> Callable[..., None]:
+    """Return a function for an exit stack that kills the workers of a cluster if an error ends the stack.
+
+    A worker that trains would otherwise delay the end by many seconds. Its files are written atomically.
+    """
+
+    def at_end(error: type[BaseException] | None, *_: object) -> None:
+        for nanny in list(cluster.workers.values()) if error is not None else ():
+            nanny.close_gracefully()  # so that it starts no other worker
+            with contextlib.suppress(ProcessLookupError, TypeError):  # it has no process any more
+                os.kill(nanny.pid, signal.SIGKILL)
+
+    return at_end
 
 
 def gpus_for(runs: Sequence[RunConfig]) -> tuple[int, bool]:

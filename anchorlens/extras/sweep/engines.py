@@ -27,8 +27,8 @@ ADDRESSES = ("tcp://", "tls://", "ucx://")
 _DASK = ("distributed", "cryptography")
 PACKAGES = {"serial": (), "local": _DASK, "slurm": (*_DASK, "dask_jobqueue")}
 """The packages that each engine with a name needs."""
-CONNECT_SECONDS = 60
-"""The number of seconds to wait for a scheduler."""
+CONNECT_SECONDS = 4
+"""The number of seconds to wait for a scheduler that we did not start."""
 
 
 class EngineError(RuntimeError):
@@ -68,6 +68,7 @@ class SweepEngine:
         self.workers = workers
         self.n_processes = 1
         """The number of processes that share the cells, >= 1; for a running cluster, when it was opened."""
+        self._has_answered = False
         self._address = name.startswith(ADDRESSES)
         if name not in PACKAGES and not self._address and not Path(name).is_file():
             raise ValueError(
@@ -99,8 +100,9 @@ class SweepEngine:
                 `slurm`.
 
         Raises:
-            BrokenExecutor: If no scheduler responds at the address.
-            EngineError: If the processes of `local` do not start.
+            BrokenExecutor: If the scheduler at the address does not respond any more.
+            EngineError: If no scheduler responds at the address at first, or the processes of `local` do not
+                start.
         """
         if self.name == "serial":
             return InThisProcess()
@@ -112,7 +114,8 @@ class SweepEngine:
 
         from anchorlens.extras.sweep import clusters
 
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in ("distributed", "distributed.client"):  # Dask sets the level of both
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         where: dict[str, Any]
         with contextlib.ExitStack() as opened:
             try:
@@ -123,14 +126,19 @@ class SweepEngine:
                     where = {"address": opened.enter_context(jobs)}
                 else:
                     where = {"address" if self._address else "scheduler_file": self.name}
-                client = opened.enter_context(Client(timeout=CONNECT_SECONDS, set_as_default=False, **where))
+                seconds = 60 if self.name in PACKAGES else CONNECT_SECONDS
+                client = opened.enter_context(Client(timeout=seconds, set_as_default=False, **where))
+                there = cast("dict[str, int]", client.nthreads())
             except (OSError, TimeoutError) as error:
-                raise BrokenExecutor(
+                to_try_again = self._has_answered or self.name in PACKAGES
+                raise (BrokenExecutor if to_try_again else EngineError)(
                     f"a Dask scheduler must answer at {self.name}, got an error: {error}. Check the scheduler"
                 ) from error
             except clusters.NotStarted as error:
                 raise EngineError(str(error)) from error
-            there = cast("dict[str, int]", client.nthreads())
+            self._has_answered = True
+            if self.name == "local":
+                opened.push(clusters.killing_workers(where["address"]))
             self.n_processes = self.workers or max(1, len(there))
             executor = client.get_executor(pure=False)
             opened.callback(executor.shutdown, wait=False)

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -197,6 +198,21 @@ class SweepFolder:
             return path.stat().st_size
         except (OSError, ValueError):
             return 0
+
+    def is_in_training(self, identity: str) -> bool:
+        """Return whether a process holds the lock of an unfinished run, which ends with its process."""
+        try:
+            check_inside(self.out, path := self.unfinished(f"{identity}.lock"))
+            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except (OSError, ValueError):
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(file)
+        return False
 
     def _read_cell(self, name: str, run: RunConfig, any_size: bool) -> Cell:
         path, failure = self.cell(name), self.failure(name)

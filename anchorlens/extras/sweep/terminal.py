@@ -78,10 +78,10 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
         console.print(f"{cell.status}: {_where(cell, result)}: {cell.error}")
     if len(failed) > MOST_ROWS:
         console.print(f"and {len(failed) - MOST_ROWS} more; --cells lists them")
-    for cell, step in _under_way(result):
-        console.print(
-            f"in training: {_where(cell, result)}: step {step:,} of {cell.run.train_config.total_steps:,}"
-        )
+    for cell, step in _begun(result):
+        is_alive = SweepFolder(result.out).is_in_training(cell.id)
+        at = f"{_where(cell, result)}: step {step:,} of {cell.run.train_config.total_steps:,}"
+        console.print(f"in training: {at}" if is_alive else f"stopped: {at}; the same command continues it")
 
 
 def print_sweep_json(result: SweepResult) -> None:
@@ -117,8 +117,8 @@ def _cell_table(result: SweepResult) -> Table:
     return Table(columns, rows)
 
 
-def _under_way(result: SweepResult) -> list[tuple[Cell, int]]:
-    """Return the cells in training, whose folder is not in `cells` yet, and their last logged step."""
+def _begun(result: SweepResult) -> list[tuple[Cell, int]]:
+    """Return the cells with a log whose folder is not in `cells` yet, and their last logged step."""
     folder = SweepFolder(result.out)
     logs = [(cell, folder.unfinished(cell.id) / "log.jsonl") for cell in result if cell.status == "missing"]
     logs = [(cell, path) for cell, path in logs if folder.size(path)]

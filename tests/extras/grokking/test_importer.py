@@ -252,6 +252,12 @@ class TestOtherLayouts:
         with pytest.raises(CheckpointError, match="ckpt_step000010"):
             open_checkpoint(tmp_path / "run").trajectory[10]
         assert not open_checkpoint(tmp_path / "run/ckpt_step000200.pt").trajectory
+        torch.save(transposed(network(add, TRAINED)), tmp_path / "run/ckpt_step000010.pt")
+        newest = tmp_path / "run/ckpt_step000200.pt"
+        newest.write_bytes(newest.read_bytes()[:-100])
+        opened = open_checkpoint(tmp_path / "run")
+        assert opened.file.name == "ckpt_step000010.pt"
+        assert any(note.startswith("ckpt_step000200.pt is left out") for note in opened.notes)
 
     @pytest.mark.parametrize("rate", [0.0, 0.25, 1.0])
     def test_attention_that_is_partly_a_constant(self, tmp_path, rate):

@@ -1,8 +1,12 @@
 import json
+import os
+import re
+from pathlib import Path
 
 import pytest
 from anchorlens_command import call as run
-from sweeping import flags
+from filelock import FileLock
+from sweeping import flags, tiny
 
 from anchorlens.extras.sweep import open_sweep
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
@@ -52,9 +56,35 @@ def test_a_dry_run_trains_nothing(tmp_path, out):
     done = run("sweep", "--dry-run", "--out", out, *flags({"gamma": "0.3,0.5,0.7", "seed": "0:2"}))
     assert "6 runs\n  gamma: 0.3 0.5 0.7\n  seed: 0 1" in done.stdout
     assert "4 runs are in" in done.stdout and "the other 2 runs: about" in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "at the speed measured now" in said and re.search(r"memory: at most [\d,]+ MB, of [\d,]+ MB", said)
     assert len(open_sweep(out)) == 4
     run("sweep", "--dry-run", "--out", tmp_path / "b", *flags(AXES))
     assert not (tmp_path / "b").exists()
+
+
+def test_a_run_of_a_dead_process_is_not_in_training(tmp_path):
+    """The lock of a run ends with its process."""
+    (run_,) = tiny({"seed": [0]})
+    folder = SweepFolder(tmp_path)
+    with folder.lock([run_]) as ((name, _),):
+        folder.unfinished(name).mkdir(parents=True)
+    (folder.unfinished(name) / "log.jsonl").write_text('{"step": 7}\n')
+    lock = FileLock(folder.unfinished(f"{name}.lock"))
+    with lock:
+        assert f"in training: {name}: step 7 of" in run("status", tmp_path).stdout
+    stopped = " ".join(run("status", tmp_path).stdout.split())
+    assert f"stopped: {name}: step 7 of" in stopped and "in training" not in stopped
+    Path(lock.lock_file).unlink(missing_ok=True)
+    os.mkfifo(lock.lock_file)  # a trap for who opens it
+    assert "stopped" in run("status", tmp_path).stdout
+
+
+@pytest.mark.parametrize("command", [["classify"], ["evaluate"], ["probe", "stable_rank"]])
+def test_its_folder_in_place_of_a_model_names_what_reads_it(out, command):
+    said = run(*command, out, code=3).stderr
+    assert "got the folder of a sweep" in said and "status" in said and "diagram" in said
+    assert said.count("\n") == 1
 
 
 def test_a_failed_cell_is_said(tmp_path):

@@ -10,6 +10,7 @@ from .extras.control.run import control as control
 from .extras.gamma_init.gamma_init import GammaTable as GammaTable
 from .extras.gamma_init.gamma_init import gamma_init_ as gamma_init_
 from .extras.gamma_init.gamma_init import gamma_table as gamma_table
+from .extras.grokking.task import ModularTask as ModularTask
 from .extras.importers.hooked_from import hooked_from as hooked_from
 from .extras.prontoqa.task import PrOntoQATask as PrOntoQATask
 from .extras.scan.task import ScanTask as ScanTask

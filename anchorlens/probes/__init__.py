@@ -14,11 +14,19 @@ of your own Python file.
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 import lazy_loader
 
-_of_core, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_of_core, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __dir__() -> list[str]:
+    """Return the names of the probes."""
+    from anchorlens.probes.registry import SHIPPED
+
+    return sorted(probe.__name__ for probe in SHIPPED)
 
 
 def __getattr__(name: str) -> Any:
@@ -27,7 +35,9 @@ def __getattr__(name: str) -> Any:
         return _of_core(name)
     from anchorlens.probes.registry import SHIPPED
 
-    for probe in SHIPPED:
-        if probe.__name__ == name:
-            return probe
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    by_name = {probe.__name__: probe for probe in SHIPPED}
+    if name in by_name:
+        return by_name[name]
+    close = difflib.get_close_matches(name, [*by_name, *__all__], n=1)
+    advice = f". Did you mean {close[0]!r}?" if close else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")

@@ -36,7 +36,6 @@ from .two_anchor.v_similarity import v_similarity as v_similarity
 # What products use; outsiders have no promise about it.
 from .any_model.embedding_pca import EmbeddingPCA as EmbeddingPCA
 from .any_model.q_condensation import QCondensation as QCondensation
-from .from_file import own_readings as own_readings
 from .from_file import what_went_wrong as what_went_wrong
 from .two_anchor.information_flow import InformationFlow as InformationFlow
 from .two_anchor.mask_key_token import MaskKeyToken as MaskKeyToken

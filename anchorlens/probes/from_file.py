@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any
 
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes import registry
@@ -17,11 +15,6 @@ from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.texts import safe_repr
 
 WHAT_A_PROBE_IS = (
-    "a public function whose return annotation is a subclass of anchorlens.probes.ProbeResult, for example "
-    "def my_probe(model, task) -> MyProbe"
-)
-
-WHAT_A_READING_IS = (
     "a public function whose return annotation is float, a mapping from names to numbers, or a subclass of "
     "anchorlens.probes.ProbeResult, for example def my_probe(model, task) -> float"
 )
@@ -31,9 +24,9 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
     """Run a Python file and return the probes that the file defines.
 
     A probe is a public function that the file defines. Functions that the file imports are not probes. The
-    return annotation of a probe is a subclass of `ProbeResult`. `own_probes` runs the file as a program, so
-    give only a file that you would run. Checkpoints contain only data, and anchorlens never runs their
-    content.
+    return annotation of a probe is a subclass of `ProbeResult`. For a function of `model` or `task`, it may
+    also be `float`, or a mapping such as `dict[str, float]`. `own_probes` runs the file as a program, so give
+    only a file that you would run. Checkpoints contain only data, and anchorlens never runs their content.
 
     Args:
         path: the path of the Python file (`.py`). Each call runs the file again.
@@ -51,26 +44,7 @@ def own_probes(path: str | os.PathLike[str]) -> tuple[Callable[..., ProbeResult]
         >>> own_probes("my_probe.py")  # doctest: +SKIP
         (<function my_probe at 0x7f3b5c0d8860>,)
     """
-    is_wanted = functools.partial(_is_own, gives=(ProbeResult,))
-    return tuple(defined_in(path, "probe", WHAT_A_PROBE_IS, is_wanted))
-
-
-def own_readings(path: str | os.PathLike[str]) -> tuple[Callable[..., Any], ...]:
-    """Run a Python file and return the functions that a benchmark can score.
-
-    Args:
-        path: the path of the Python file (`.py`), as for `own_probes`.
-
-    Returns:
-        One or more public functions that the file defines, in the order of their definitions. The return
-        annotation of each function is `float`, a mapping such as `dict[str, float]`, or a subclass of
-        `ProbeResult`.
-
-    Raises:
-        ValueError: If the file is invalid, as for `own_probes`.
-    """
-    is_wanted = functools.partial(_is_own, gives=(ProbeResult, float, Mapping))
-    return tuple(defined_in(path, "probe", WHAT_A_READING_IS, is_wanted))
+    return tuple(defined_in(path, "probe", WHAT_A_PROBE_IS, _is_own))
 
 
 def with_own(
@@ -148,7 +122,7 @@ def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
     return text if place is None else f"{text} ({place})"
 
 
-def _is_own(value: object, module: ModuleType, gives: tuple[type, ...]) -> bool:
+def _is_own(value: object, module: ModuleType) -> bool:
     if not inspect.isfunction(value) or value.__name__.startswith("_"):
         return False
     if value.__module__ != module.__name__:
@@ -160,4 +134,7 @@ def _is_own(value: object, module: ModuleType, gives: tuple[type, ...]) -> bool:
         except Exception:
             return False  # an annotation that only a type checker can resolve is no result class
     returned = typing.get_origin(returned) or returned
-    return inspect.isclass(returned) and issubclass(returned, gives)
+    if not inspect.isclass(returned):
+        return False
+    of_a_model = {"model", "task"} & set(inspect.signature(value).parameters)
+    return issubclass(returned, (ProbeResult, float, Mapping) if of_a_model else ProbeResult)

@@ -15,7 +15,7 @@ from anchorlens.probes.any_model.q_condensation import q_condensation
 from anchorlens.probes.any_model.stable_rank import stable_rank
 from anchorlens.probes.any_model.training_regime import training_regime
 from anchorlens.probes.shared.calling import call, is_for, needs_training_set, spec_of
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.result import ProbeResult, result_of
 from anchorlens.probes.two_anchor.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.two_anchor.fusion_similarity import fusion_similarity
 from anchorlens.probes.two_anchor.gradient_sharing import gradient_sharing
@@ -131,7 +131,8 @@ def apply(
     """Call a probe with a model, a checkpoint or a path, and with the task if the probe needs a task.
 
     The shipped probes accept the same inputs as `apply` when you call them directly. Your own function
-    accepts all of these inputs only through `apply`.
+    accepts all of these inputs only through `apply`. It may return a ProbeResult, a number, or a mapping from
+    names to numbers.
 
     Args:
         probe: a probe of `PROBES`, or your own function of the same form.
@@ -147,22 +148,11 @@ def apply(
         ValueError: If an option is unknown.
         ValueError: If the task is missing.
         ValueError: If the probe refuses its input.
-        ValueError: If the result is not a ProbeResult.
+        ValueError: If the function returns something else.
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
         >>> apply(stable_rank, build_model(ModelConfig(gamma=0.5)))
         StableRank(W_Q of layer 0: 22.27, 1.01 of a Gaussian's)
     """
-    result = call(probe, model, task, initial=initial, config=config, **options)
-    if not isinstance(result, ProbeResult):
-        raise ValueError(
-            f"a probe must return a ProbeResult, got {type(result).__name__} from {probe.__name__}. Derive "
-            "the class of the result from anchorlens.probes.ProbeResult"
-        )
-    if not hasattr(result, "probe"):
-        raise ValueError(
-            f"the result {type(result).__name__} must have the name of its probe, got none. Write probe = "
-            f'"{probe.__name__}" into the class'
-        )
-    return result
+    return result_of(probe.__name__, call(probe, model, task, initial=initial, config=config, **options))

@@ -17,6 +17,7 @@ import torch
 from html_page import Page
 from known_probes import ATTENTION_BREADTH
 
+import anchorlens
 from anchorlens import (
     AnchorTask,
     Checkpoint,
@@ -182,12 +183,33 @@ class TestResult:
         with pytest.raises(ValueError, match=r"keys are equal as text, \[1, '1'\]"):
             measured(value={1: 0.5, "1": 0.7})(None, None).to_dict()
 
-    def test_a_result_of_another_type_is_refused(self):
-        def gives_a_dict(model):
-            return {}
+    def test_a_number_and_a_mapping_are_results_as_in_a_benchmark(self, tmp_path):
+        path = tmp_path / "numbers.py"
+        path.write_text(
+            "def width(model) -> float:\n    return model.cfg.d_model\n\n\n"
+            "def both(model, task) -> dict[str, float]:\n"
+            "    return {'layers': model.cfg.n_layers, 'nothing': float('nan')}\n"
+        )
+        width, both = (apply(probe, build_model(TINY), TASK) for probe in own_probes(path))
+        assert width.numbers() == {"width": 16.0} and repr(width) == "Numbers(width 16)"
+        assert both.numbers() == {"layers": 2.0, "nothing": None}
+        assert both.to_dict()["values"] == both.numbers() and both.probe == "both"
+        assert list(width.plot().data[0].x) == [16.0] and "width" in width._repr_html_()
 
-        with pytest.raises(ValueError, match="a ProbeResult, got dict from gives_a_dict"):
-            apply(gives_a_dict, build_model(TINY), TASK)
+    def test_a_result_of_another_type_is_refused(self):
+        def gives_a_text(model):
+            return "wide"
+
+        with pytest.raises(ValueError, match="gives_a_text must be a number, or None .* got 'wide'"):
+            apply(gives_a_text, build_model(TINY), TASK)
+        with pytest.raises(ValueError, match="must return one or more readings"):
+            apply(lambda model: {}, build_model(TINY), TASK)
+
+    def test_the_folder_lists_the_probes_and_knows_what_was_meant(self):
+        assert dir(anchorlens.probes) == sorted(probe.__name__ for probe in SHIPPED)
+        assert {"fourier", "expert_use"} <= set(dir(anchorlens.probes))
+        with pytest.raises(AttributeError, match="Did you mean 'stable_rank'?"):
+            getattr(anchorlens.probes, "stabel_rank")  # noqa: B009
 
     def test_a_result_without_a_name_is_told_which(self):
         @dataclasses.dataclass(frozen=True)

@@ -60,9 +60,9 @@ def benchmark_command(
 
 def _of_file(path: Path, name: str | None) -> Callable[..., Any]:
     """Return the only probe of a file, or the probe with the given name."""
-    from anchorlens.probes import own_readings
+    from anchorlens.probes import own_probes
 
-    probes = {probe.__name__: probe for probe in own_readings(path)}
+    probes = {probe.__name__: probe for probe in own_probes(path)}
     if name is None and len(probes) > 1:
         raise ValueError(
             f"--probe must name one of the {len(probes)} probes of {safe_text(path)}, got none. Use --probe "

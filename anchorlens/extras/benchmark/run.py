@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from anchorlens.extras.benchmark.shipped import shipped_models
 from anchorlens.files import Checkpoint, resolve
 from anchorlens.models import choose_device
 from anchorlens.probes import probe_named, what_went_wrong, with_own
-from anchorlens.probes.shared import ProbeResult, call
+from anchorlens.probes.shared import ProbeResult, call, finite_number, result_of
 from anchorlens.texts import safe_repr, safe_text
 
 MOST_READINGS = 200
@@ -95,7 +94,14 @@ def score_models(
     failures: dict[str, str] = {}
     for about, checkpoint in models:
         try:
-            readings = _readings(name, call(probe, resolve(checkpoint, device=where)))
+            returned = call(probe, resolve(checkpoint, device=where))
+            prefix = f"{name}." if isinstance(returned, ProbeResult) else ""
+            numbers = result_of(name, returned).numbers()
+            if not numbers:
+                raise ValueError(
+                    f"{name} must return one or more readings, got none. Name them in `readings`"
+                )
+            readings = {f"{prefix}{key}": finite_number(key, value) for key, value in numbers.items()}
         except Exception as error:
             failures[about.name] = safe_text(what_went_wrong(error, probe), 600)
             continue
@@ -115,41 +121,3 @@ def score_models(
     values = {reading: {one.name: of.get(one.name) for one in asked} for reading, of in found.items()}
     scores = (ReadingScore(reading, question_scores(asked, of), of) for reading, of in values.items())
     return Benchmark(name, tuple(scores), asked, failures)
-
-
-def _readings(name: str, result: object) -> dict[str, float | None]:
-    """Return the numbers in a probe's return value, by name.
-
-    Raises:
-        ValueError: If the value has no numbers, or something other than numbers.
-    """
-    named = {name: result}
-    if isinstance(result, ProbeResult):
-        named = {f"{name}.{field}": value for field, value in result.numbers().items()}
-    elif isinstance(result, Mapping):
-        named = {safe_text(key, _LONGEST_NAME): value for key, value in result.items()}
-    if not named or (isinstance(result, Mapping) and len(named) < len(result)):
-        raise ValueError(
-            f"{name} must return one or more readings with different names, got {safe_repr(list(named))}. "
-            "Name each reading, in a ProbeResult in `readings`"
-        )
-    return {reading: _number(reading, value) for reading, value in named.items()}
-
-
-def _number(name: str, value: Any) -> float | None:
-    """Convert a value to a finite number; `None` for `None`, NaN and infinity.
-
-    Raises:
-        ValueError: If the value is something else.
-    """
-    try:
-        plain = value.item() if hasattr(value, "item") else value  # a NumPy or torch scalar
-        number = math.nan if plain is None else None if isinstance(plain, str | bytes) else float(plain)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
-        number = None
-    if number is None:
-        raise ValueError(
-            f"{name} must be a number, or None for an undefined value, got {safe_repr(value)}. Return a "
-            "number"
-        )
-    return number if math.isfinite(number) else None

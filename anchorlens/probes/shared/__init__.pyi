@@ -8,8 +8,10 @@ from .checks import check_inputs as check_inputs
 from .checks import check_layer as check_layer
 from .checks import check_model as check_model
 from .result import ProbeResult as ProbeResult
+from .result import finite_number as finite_number
 from .result import number as number
 from .result import probe_result as probe_result
+from .result import result_of as result_of
 from .tangent_kernel import answered_with as answered_with
 from .tangent_kernel import differentiated as differentiated
 from .tangent_kernel import usable_state as usable_state

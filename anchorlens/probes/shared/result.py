@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
@@ -13,13 +14,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.configuration import documented
-from anchorlens.texts import safe_repr
+from anchorlens.texts import safe_repr, safe_text
 from anchorlens.views import html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 T = TypeVar("T")
+
+_MOST_IN_HEADLINE = 5
 
 SCHEMA_VERSION = 1
 """The version of the format of `to_dict`. The version increases by one when a key changes its meaning or is
@@ -89,6 +92,79 @@ class ProbeResult(ABC):
 def probe_result(cls: type[T]) -> type[T]:
     """Make a result class a frozen dataclass whose `help()` describes the fields."""
     return documented(dataclass(frozen=True, eq=False, repr=False)(cls))
+
+
+@probe_result
+class Numbers(ProbeResult):
+    """The result of your own function that returns a number, or a mapping from names to numbers."""
+
+    values: Mapping[str, float | None]
+    """The numbers by name, in the order of the mapping. A missing number is `None`."""
+
+    def numbers(self) -> dict[str, float | None]:
+        """Return the numbers by name."""
+        return dict(self.values)
+
+    def headline(self) -> str:
+        """Return at most five names with their numbers."""
+        shown = list(self.values.items())[:_MOST_IN_HEADLINE]
+        text = ", ".join(f"{name} {'-' if value is None else f'{value:.3g}'}" for name, value in shown)
+        return text + (", ..." if len(shown) < len(self.values) else "")
+
+    def plot(self) -> go.Figure:
+        """Plot a bar for each number."""
+        from anchorlens.plots.from_specs import figure_of
+        from anchorlens.tasks.shared.figure_specs import Bars
+
+        measured = {name: value for name, value in self.values.items() if value is not None}
+        return figure_of(Bars(self.probe, "", x_title="value", y=measured))
+
+
+def result_of(name: str, returned: object) -> ProbeResult:
+    """Return what a probe returned as a result: a number and a mapping of numbers become `Numbers`.
+
+    Args:
+        name: the name of the probe.
+        returned: what the probe returned. `None`, NaN and infinity are missing numbers.
+
+    Raises:
+        ValueError: If the probe returned something else, or no number at all.
+        ValueError: If a result of your own class has no name of its probe.
+    """
+    if isinstance(returned, ProbeResult):
+        if not hasattr(returned, "probe"):
+            raise ValueError(
+                f"the result {type(returned).__name__} must have the name of its probe, got none. Write "
+                f'probe = "{name}" into the class'
+            )
+        return returned
+    named = returned if isinstance(returned, Mapping) else {name: returned}
+    values = {safe_text(key): finite_number(safe_text(key), value) for key, value in named.items()}
+    if not values or len(values) < len(named):
+        raise ValueError(
+            f"{name} must return one or more readings with different names, got {safe_repr(list(values))}. "
+            "Name each reading"
+        )
+    return type("Numbers", (Numbers,), {"probe": name, "readings": tuple(values)})(values)
+
+
+def finite_number(name: str, value: Any) -> float | None:
+    """Convert a value to a finite number; `None` for `None`, NaN and infinity.
+
+    Raises:
+        ValueError: If the value is something else.
+    """
+    try:
+        plain = value.item() if hasattr(value, "item") else value  # a NumPy or torch scalar
+        found = math.nan if plain is None else None if isinstance(plain, str | bytes) else float(plain)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
+        found = None
+    if found is None:
+        raise ValueError(
+            f"{name} must be a number, or None for an undefined value, got {safe_repr(value)}. Return a "
+            "number, a mapping from names to numbers, or a ProbeResult"
+        )
+    return found if math.isfinite(found) else None
 
 
 def number(value: float) -> float | None:

@@ -195,6 +195,9 @@ def diagram_command(
     check_can_write(page, "--out", PAGES)
     write_diagram(result, page, x=x, y=y, reports=reports, progress=COMMAND_LINE_SECONDS)
     cli.say(f"the diagram is in {page}")
+    if unread := [cell for cell in result if cell.status == "damaged"]:
+        what = f"{len(unread)} of {len(result)} runs could not be read: {unread[0].id}: {unread[0].error}"
+        cli.say(f"{what}; anchorlens status {sweep} gives every reason" if len(unread) > 1 else what)
     if table is not None:
         write_table(result.cells, table)
         cli.say(f"{len(result)} cells are in {table}")

@@ -33,12 +33,13 @@ _MOST_DIGITS = 50
 
 
 def grid(
-    base: str | Parts = "quick", axes: Mapping[str, Any] | None = None, **fields: object
+    base: str | Parts | RunConfig = "quick", axes: Mapping[str, Any] | None = None, **fields: object
 ) -> list[RunConfig]:
     """Return a run for every combination of the axes' values.
 
     Args:
-        base: a preset's name, or the parts of a run's configuration.
+        base: a preset's name, a run such as `preset("quick")`, or the parts of a run's configuration. The
+            fields of the model that follow from the task are fitted again in each run.
         axes: a map from fields of the task, ModelConfig or TrainConfig to their values. The values are a
             sequence, or a text as on the command line (`axis_values`). The last axis varies fastest.
         **fields: the values of fields that are equal in all runs.
@@ -58,6 +59,14 @@ def grid(
     Source: the grids of arXiv 2405.05409 and 2501.08537.
     """
     parts = preset_parts(base) if isinstance(base, str) else base
+    if isinstance(parts, RunConfig):
+        fitted = parts.task.model_class.for_task(parts.task).to_dict()
+        model = {name: value for name, value in parts.model_config.to_dict().items() if value != fitted[name]}
+        parts = parts.to_dict() | {"model": model}
+    if not isinstance(parts, Mapping):
+        raise ValueError(
+            f"base must be a preset's name, a run or a dict of its parts, got {safe_repr(base)}. Give one"
+        )
     parts = merged(parts, sorted_by_part(fields))
     values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
     if fields.keys() & values.keys():

@@ -156,17 +156,23 @@ class SweepFolder:
         return [
             (name, run)
             for name, run in dict(cells).items()
-            if not self.cell(name).exists() and not self.failure(name).exists()
+            if not (self.cell(name).exists() or self.failure(name).exists() or self._lost(name))
         ]
+
+    def _lost(self, identity: str) -> Path | None:
+        """Return a link in the path of a finished run whose target is missing, such as an unmounted disk."""
+        links = (path for path in (self.cell(""), self.cell(identity)) if path.is_symlink())
+        return next((path for path in links if not path.exists()), None)
 
     def read(self, cells: Iterable[NamedRun], *, any_size: bool = False) -> SweepResult:
         """Read the runs in their current state.
 
         A run with unreadable files has the status `damaged`, and an error that gives the file and the reason.
+        The folder of a run, or of all runs, may be a link; a file in it may be a link only within its folder.
 
         Args:
             cells: the runs with their ids.
-            any_size: whether to read files of any total size, and to follow links out of the folder. Use
+            any_size: whether to read files of any total size, and to follow links of every file. Use
                 `any_size` only for your own sweep.
 
         Raises:
@@ -182,7 +188,7 @@ class SweepFolder:
         n_bytes = 0
         for name, run in cells:
             for path in (self.cell(name) / "cell.json", self.failure(name)):
-                size = self.size(path)
+                size = self.size(path, path.parent)
                 n_bytes += size if size <= LARGEST_CELL or size <= _largest_cell(run.task) else 0
         if n_bytes > MOST_TOGETHER:
             raise CheckpointError(
@@ -191,10 +197,13 @@ class SweepFolder:
                 f"{MOST_TOGETHER / 2**20:,.0f} are read. The command sweep reads any size",
             )
 
-    def size(self, path: Path) -> int:
-        """Return the size of a file in bytes, or 0 for a missing file or a link out of the sweep's folder."""
+    def size(self, path: Path, within: Path | None = None) -> int:
+        """Return the size of a file in bytes, or 0 for a missing file or a link out of the folder `within`.
+
+        The default of `within` is the sweep's folder.
+        """
         try:
-            check_inside(self.out, path)
+            check_inside(within or self.out, path)
             return path.stat().st_size
         except (OSError, ValueError):
             return 0
@@ -219,9 +228,11 @@ class SweepFolder:
         try:
             for file in () if any_size else (path / "cell.json", failure):
                 with reading(file):
-                    check_inside(self.out, file)
+                    check_inside(file.parent, file)
+            if link := self._lost(name):
+                raise CheckpointError(link, "is a link to a folder that was not found. Bring the folder back")
             if path.exists():
-                large = self.size(path / "cell.json") > LARGEST_CELL
+                large = self.size(path / "cell.json", path) > LARGEST_CELL
                 most = _largest_cell(run.task) if large else LARGEST_CELL
                 data, content = _read(CellContent, path / "cell.json", CELL_FORMAT, most, most // 4)
                 return Cell.trained(run, path, data, content, name)
@@ -229,8 +240,10 @@ class SweepFolder:
                 _, failed = _read(Failure, failure, FAILURE_FORMAT, LARGEST_CELL)
                 return Cell(run, "failed", error=failed.error, details=failed.details, stored_as=name)
         except CheckpointError as error:
-            remove = failure if Path(error.path) == failure else path
-            message = f"{error}. Remove {safe_text(remove, 500)} to train the run again"
+            file, message = Path(error.path), str(error)
+            if file.is_file() and os.access(file, os.R_OK) and not file.is_symlink():  # it was read
+                moved = failure if file == failure else path
+                message += f". Move {safe_text(moved, 500)} out of the sweep to train the run again"
             return Cell(run, "damaged", error=message, stored_as=name)
         return Cell(run, stored_as=name)
 

@@ -69,6 +69,15 @@ class TestGrid:
         (run,) = grid("phase2", {"seed": "1,1"})
         assert run == preset("phase2", seed=1)
 
+    @pytest.mark.parametrize("name", ["quick", "phase3"])
+    def test_a_run_is_a_base_like_the_preset_that_makes_it(self, name):
+        axes = {"gamma": "0.3:0.8:0.25", "seq_len": [9, 12]}
+        assert grid(preset(name), axes) == grid(name, axes)
+        (run,) = grid(preset(name, d_model=48))
+        assert run == preset(name, d_model=48)
+        with pytest.raises(ValueError, match="base must be a preset's name"):
+            grid(5)
+
     def test_epochs_replace_the_steps_of_a_preset(self):
         (run,) = grid("phase2", {"epochs": [2]})
         assert run.train_config.epochs == 2 and run.train_config.steps is None

@@ -421,8 +421,27 @@ class TestRefuses:
         first, *others = open_sweep(tmp_path / "a").cells
         assert first.status == "damaged" and not first.done and first.numbers == {}
         assert first.error.startswith(f"{path}/cell.json: is no anchorlens cell")
-        assert "got byte 0xff" in first.error and f"Remove {path}" in first.error
+        assert "got byte 0xff" in first.error and f"Move {path} out of the sweep" in first.error
         assert all(cell.status == "finished" for cell in others)
+        said = call("diagram", tmp_path / "a").stderr
+        assert f"1 of {len(others) + 1} runs could not be read: {first.id}: {path}/cell.json" in said
+        assert f"damaged: {first.id}" in call("status", tmp_path / "a", columns=500).stdout
+
+    @pytest.mark.parametrize("what", ["cells", "one"])
+    def test_results_on_another_disk_are_read_through_their_link(self, what, done, tmp_path):
+        out, scratch = tmp_path / "a", tmp_path / "scratch"
+        shutil.copytree(done.out, out)
+        moved = out / "cells" if what == "cells" else out / "cells" / done.cells[0].id
+        shutil.move(moved, scratch)
+        moved.symlink_to(scratch)
+        assert open_sweep(out).counts == done.counts
+        scratch.rename(tmp_path / "unmounted")
+        result = open_sweep(out)
+        assert result.counts["damaged"] == (len(done) if what == "cells" else 1)
+        error = result.cells[0].error
+        assert error.startswith(f"{moved}: is a link to a folder that was not found") and "Move" not in error
+        again = sweep([cell.run for cell in result], out, engine="serial")  # trains nothing in its place
+        assert again.counts == result.counts and moved.is_symlink()
 
 
 def test_stop_at_loss_ends_a_run_there(tmp_path):

@@ -1,6 +1,6 @@
 """Train small modules of many classes, and keep what the probe holdout reads of each with eight seeds.
 
-    python research/holdout_any_study.py [--minutes 60] [--half first] [--part 1/2]
+    python research/holdout_any_study.py [--minutes 60] [--half first] [--kind encoder] [--part 1/2]
 
 Each half of the kinds (holdout/any_kinds.py) has a file in holdout/ with one line of JSON for each run. A run
 that is in its file is not made again, so that the script goes on where it stopped, on any machine. Two
@@ -13,7 +13,7 @@ import argparse
 import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from anchorlens.probes.any_model.holdout import Holdout, holdout
 from anchorlens.probes.shared.look_up import LookUp
 from anchorlens.verdict.probe_verdict import phase_by_holdout
-from holdout.any_analysis import TABLES, rows_of
+from holdout.any_analysis import COSTS, TABLES, rows_of
 from holdout.any_kinds import FIRST, KINDS, PLACES, SECOND, Prepared
+from holdout.any_networks import Encoder, Recurrent, perceptron
 
 HALVES = {"first": FIRST, "second": SECOND}
 SEEDS, BATCH, EVERY, LEARNT_AT = 8, 256, 50, 0.97
@@ -133,6 +134,28 @@ def made(kind: str, place: int) -> dict[str, Any]:
     return row | {"probe_seconds": (time.process_time() - began) / SEEDS, "seeds": seeds}
 
 
+LARGE: Mapping[str, tuple[str, Callable[[], nn.Module]]] = {
+    "MLP": ("MLP, digits", lambda: perceptron(64, 2700, 10)),
+    "encoder": ("encoder", lambda: Encoder(14, 4, 14, width=140)),
+    "GRU": ("GRU and LSTM", lambda: Recurrent(14, 14, width=240)),
+}
+"""Modules of about 200,000 weights, and the kind whose random labels they memorise."""
+
+
+def costs() -> list[dict[str, Any]]:
+    """Measure how long the probe takes on modules of about 200,000 weights."""
+    found = []
+    for name, (kind, module) in LARGE.items():
+        run = prepared(kind, 0)._replace(module=module, lr=1e-3)
+        made, _ = trained(run, 0)
+        began = time.process_time()
+        holdout(made, training_set=(run.x, run.y))  # type: ignore[arg-type]
+        seconds = time.process_time() - began
+        n_weights = sum(one.numel() for one in made.parameters())
+        found.append({"module": name, "n_weights": n_weights, "n": len(run.x), "seconds": round(seconds, 1)})
+    return found
+
+
 def _rounded(value: object) -> object:
     if isinstance(value, dict):
         return {name: _rounded(one) for name, one in value.items()}
@@ -147,16 +170,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after these")
     parser.add_argument("--half", choices=list(HALVES), action="append", help="default: both, one by one")
+    parser.add_argument("--kind", choices=list(KINDS), action="append", help="default: every kind")
+    parser.add_argument("--costs", action="store_true", help="measure times alone, into any_costs.json")
     parser.add_argument("--part", default="1/1", help="the share of the runs, for example 1/2")
     given = parser.parse_args()
     torch.set_num_threads(1)
     torch.backends.cuda.enable_flash_sdp(False)  # on the CPU too, where it is slow for few positions
+    if given.costs:
+        COSTS.write_text(json.dumps(costs(), indent=1) + "\n", "utf-8")
+        return
     part, n_parts = map(int, given.part.split("/"))
     ends = time.monotonic() + 60 * given.minutes
     for half in given.half or HALVES:
         there = {(row["kind"], row["place"]) for row in rows_of(TABLES[half])}
         for number, (kind, place) in enumerate(runs(half)):
-            if number % n_parts != part - 1 or (kind, place) in there or time.monotonic() > ends:
+            is_mine = number % n_parts == part - 1 and kind in (given.kind or KINDS)
+            if not is_mine or (kind, place) in there or time.monotonic() > ends:
                 continue
             row = _rounded(made(kind, place))
             with TABLES[half].open("a", encoding="utf-8") as file:

@@ -18,6 +18,8 @@ Row = Mapping[str, Any]
 FOLDER = Path(__file__).parent
 TABLES = {"first": FOLDER / "any_first.jsonl", "second": FOLDER / "any_second.jsonl"}
 """The files of both halves, with one line of JSON for each run."""
+COSTS = FOLDER / "any_costs.json"
+"""The file of the seconds that the probe takes."""
 LOOKED_UP = 0.1
 """How much more accurate than a look-up a model that learnt answers fresh rows."""
 
@@ -65,7 +67,8 @@ def named(seed: Row, rule: Rule) -> int:
     ratio = seed["holdout_ratio"]
     if ratio is None:
         return 0
-    error = rule.errors * float(np.std(seed["copies"], ddof=1)) / len(seed["copies"]) ** 0.5
+    copies = np.array(seed["copies"])
+    error = rule.errors * float(copies.std(ddof=1)) / len(copies) ** 0.5 if rule.errors else 0.0
     if ratio + error <= rule.memorised:
         return -1
     if ratio - error < rule.learnt or (ratio < rule.sure and seed["others"] < rule.kept):

@@ -1,11 +1,14 @@
 """The study of any torch module: its plan, labels under a rule, and a run that goes on where it stopped."""
 
+import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import holdout_any_study as study
+from anchorlens.verdict.probe_verdict import phase_by_holdout
 from holdout import any_analysis
 from holdout.any_analysis import Rule
 from holdout.any_kinds import FIRST, KINDS, PLACES, RANDOM, SECOND, Prepared
@@ -72,6 +75,15 @@ class TestLabels:
         found = any_analysis.score([*rows, row(1.0, [0.97] * 7 + [0.6])], Rule())
         assert (found.memorised, found.wrong, found.learnt, found.right, found.missed) == (168, 1, 8, 7, 1)
         assert not any_analysis.is_admitted(rows, Rule()) and any_analysis.is_admitted(rows[:-1], Rule())
+
+
+def test_the_page_has_the_rule_of_the_verdict():
+    """The label of every ratio and accuracy is that of `phase_by_holdout`."""
+    for ratio, others in itertools.product((0.7, 0.76, 0.83, 0.85, 0.93, 0.95), (0.9, 0.96, 0.98)):
+        of_seed = seed(ratio, others) | {"headline": str, "in_any_order": False}
+        phase = phase_by_holdout(SimpleNamespace(**of_seed), is_transformer=False)
+        expected = {"learnt a rule": 1, "memorised": -1}.get(phase.solution or "", 0)
+        assert any_analysis.named(of_seed, any_analysis.RULE) == expected
 
 
 def test_a_run_is_kept_and_not_made_again(tmp_path, monkeypatch, capsys):

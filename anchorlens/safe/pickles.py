@@ -153,7 +153,9 @@ def _n_values(content: Any) -> int:
     begun: set[int] = set()
     waiting = [content]
     while waiting:
-        value = waiting[-1]
+        if id(value := waiting[-1]) in counts:  # it was waiting several times
+            waiting.pop()
+            continue
         parts = value.values() if isinstance(value, dict) else ()
         parts = value if isinstance(value, list | tuple) else parts
         inner = [one for one in parts if isinstance(one, dict | list | tuple) and id(one) not in counts]

@@ -87,11 +87,12 @@ def installed(
     name: str | None = None,
     package: str | None = None,
     check: Callable[[Any], object] = lambda found: None,
+    must: bool = False,
 ) -> Iterator[tuple[Any, str]]:
     """Load the entry points of installed packages, in order, each with a description of its origin.
 
-    The function skips packages of `anchorlens.extras` whose folder was not found. Without a name, it also
-    leaves out what cannot be used, with a warning. Texts that a package prints at its import go to stderr.
+    The function skips packages of `anchorlens.extras` whose folder was not found, and, with a warning, what
+    cannot be used. Texts that a package prints at its import go to stderr.
 
     Args:
         group: the group of the entry points, such as `anchorlens.tasks`.
@@ -99,42 +100,30 @@ def installed(
         name: the name of the entry points to load. Default: all entry points.
         package: the package whose entry points are loaded. Default: all packages.
         check: the function that raises an error for an object that cannot be used.
+        must: whether to raise an error for what cannot be used. Use it for what the user asks for.
 
     Raises:
-        ValueError: If a named entry point cannot be loaded or used. The message names the package.
+        ValueError: If `must` is true, and an entry point cannot be used. The message names the package.
     """
     for point in entry_points(group):
-        if name in (None, point.name) and package in (None, _owner(point)):
-            found = usable(point, what, check, must=name is not None)
-            if found is not None:
-                yield found
-
-
-def usable(
-    point: metadata.EntryPoint, what: str, check: Callable[[Any], object], *, must: bool = False
-) -> tuple[Any, str] | None:
-    """Load an entry point as `installed` does; `must` raises the error that is otherwise a warning."""
-    if _missing_product(point):
-        return None
-    origin = f"the {what} {safe_text(point.name)} of the installed package {_owner(point)}"
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            found = point.load()
-        check(found)
-    except (Exception, SystemExit) as error:
-        message = (
-            f"{origin} must be an object that can be used, got an error ({safe_text(point.value)}: "
-            f"{type(error).__name__}: {safe_text(error)}). Repair, update or uninstall {_owner(point)}"
-        )
-        if must:
-            raise ValueError(message) from error
-        leave_out(message)
-        return None
-    return found, origin
-
-
-def _owner(point: metadata.EntryPoint) -> str:
-    return safe_text(point.dist.name if point.dist else point.value)
+        owner = safe_text(point.dist.name if point.dist else point.value)
+        if name not in (None, point.name) or package not in (None, owner) or _missing_product(point):
+            continue
+        origin = f"the {what} {safe_text(point.name)} of the installed package {owner}"
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                found = point.load()
+            check(found)
+        except (Exception, SystemExit) as error:
+            message = (
+                f"{origin} must be an object that can be used, got an error ({safe_text(point.value)}: "
+                f"{type(error).__name__}: {safe_text(error)}). Repair, update or uninstall {owner}"
+            )
+            if must:
+                raise ValueError(message) from error
+            leave_out(message)
+        else:
+            yield found, origin
 
 
 @functools.cache

@@ -73,7 +73,7 @@ def _advice(name: str, names: Sequence[str]) -> str:
     if advice := plugins.what_to_install("anchorlens.commands", name):
         return f"the command {advice}"
     try:
-        list(plugins.installed("anchorlens.commands", "command", name, check=_check_command))
+        list(plugins.installed("anchorlens.commands", "command", name, check=_check_command, must=True))
     except ValueError as error:
         return str(error)
     return (
@@ -125,12 +125,14 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
 }
 """The groups of commands by title, in the order of the help. Each group contains its commands by name."""
 
-for _point in plugins.entry_points("anchorlens.commands"):
-    _found = plugins.usable(_point, "command", _check_command)
-    if _found and any(_point.name in _commands for _commands in GROUPS.values()):
-        plugins.leave_out(f"{_found[1]} must have a new name, got the name of another command. Rename it")
-    elif _found:
-        GROUPS.setdefault(getattr(_found[0], "group", OTHERS), {})[_point.name] = _found[0]
+for _name in dict.fromkeys(point.name for point in plugins.entry_points("anchorlens.commands")):
+    for _function, _origin in plugins.installed(
+        "anchorlens.commands", "command", _name, check=_check_command
+    ):
+        if any(_name in _commands for _commands in GROUPS.values()):
+            plugins.leave_out(f"{_origin} must have a new name, got the name of another command. Rename it")
+        else:
+            GROUPS.setdefault(getattr(_function, "group", OTHERS), {})[_name] = _function
 GROUPS[OTHERS] = GROUPS.pop(OTHERS, {})  # the last group of the help
 
 for _title, _commands in GROUPS.items():

@@ -121,7 +121,7 @@ def task_class(kind: object = None) -> type[Task]:
         if kind == known.kind:
             return known
     if isinstance(kind, str):  # no other package is loaded for one of this name
-        for task, _ in installed("anchorlens.tasks", "task", kind, check=_check):
+        for task, _ in installed("anchorlens.tasks", "task", kind, check=_check, must=True):
             if task.kind == kind:
                 return task
     kinds = {task.kind: task for task in tasks()}

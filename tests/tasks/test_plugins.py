@@ -72,8 +72,7 @@ def broken(tmp_path, monkeypatch):
 
 
 def _commands():
-    for point in plugins.entry_points("anchorlens.commands"):
-        yield plugins.usable(point, "command", commands._check_command)
+    return list(plugins.installed("anchorlens.commands", "command", check=commands._check_command))
 
 
 def finish(process, code=0):
@@ -168,7 +167,7 @@ class TestPackage:
         used = {
             "tasks": registry.tasks,
             "probes": lambda: with_own([]),
-            "commands": lambda: list(_commands()),
+            "commands": _commands,
         }
         for _ in range(2):
             assert used[group]()

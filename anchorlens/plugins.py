@@ -115,15 +115,17 @@ def installed(
                 found = point.load()
             check(found)
         except (Exception, SystemExit) as error:
-            message = (
-                f"{origin} must be an object that can be used, got an error ({safe_text(point.value)}: "
-                f"{type(error).__name__}: {safe_text(error)}). Repair, update or uninstall {owner}"
-            )
             if must:
-                raise ValueError(message) from error
-            leave_out(message)
+                raise ValueError(fault_of(origin, error)) from error
+            leave_out(fault_of(origin, error))
         else:
             yield found, origin
+
+
+def fault_of(origin: str, error: BaseException) -> str:
+    """Return a line on something of an installed package that fails."""
+    said = f"{type(error).__name__}: {safe_text(error)}"
+    return f"{origin} must work, got an error ({said}). Repair, update or uninstall the package"
 
 
 @functools.cache

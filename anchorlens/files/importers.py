@@ -24,10 +24,10 @@ from anchorlens.files import container
 from anchorlens.files.checkpoint import from_contents
 from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.files.settings import BLOBS, ModelConfiguration, Settings
-from anchorlens.plugins import installed, is_own, leave_out
+from anchorlens.plugins import fault_of, installed, is_own, leave_out
 from anchorlens.safe import CheckpointError, check_inside, ordinary_file, read_tensors, reading
 from anchorlens.tasks.shared.base import Task
-from anchorlens.texts import safe_repr, safe_text
+from anchorlens.texts import safe_repr
 
 __all__ = ["LoadedModel", "open_checkpoint"]
 
@@ -193,10 +193,7 @@ def _ask(importer: ModuleType, member: str, kind: Any, *given: object) -> Any:
         is_refusal = member == "read" and isinstance(error, ValueError)
         if is_refusal or not is_own(importer.read):
             raise
-        leave_out(
-            f"{installed_importers()[importer]} must read a file or refuse it with a ValueError, got "
-            f"{type(error).__name__}: {safe_text(error)}. Repair, update or uninstall the package"
-        )
+        leave_out(fault_of(installed_importers()[importer], error))
         return None
     return found
 

@@ -14,6 +14,10 @@ SIGNS, FRESH_SIGNS = _ALL[:1500], _ALL[1500:3000]
 """Twelve signs as floats. They are distinct."""
 PARITY, FRESH_PARITY = ((part[:, :3].prod(dim=1) > 0).long() for part in (SIGNS, FRESH_SIGNS))
 """A rule of numbers: the parity of the first three signs."""
+VOCABULARY = 20
+TOKENS = torch.randint(0, VOCABULARY, (400, 12), generator=torch.Generator().manual_seed(6))
+RANDOM = torch.randint(0, 10, (400,), generator=torch.Generator().manual_seed(5))
+"""Labels of 400 rows that no rule gives. Of many different tokens they are learnt by heart sooner."""
 
 
 class Gated(nn.Module):
@@ -21,7 +25,7 @@ class Gated(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.norm = nn.Embedding(2, 8), nn.RMSNorm(96)
+        self.embed, self.norm = nn.Embedding(VOCABULARY, 8), nn.RMSNorm(96)
         self.up, self.gate, self.out = nn.Linear(96, 96), nn.Linear(96, 96), nn.Linear(96, 10)
 
     def forward(self, tokens):
@@ -35,7 +39,7 @@ class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed, self.cell, self.out = (
-            nn.Embedding(2, 16),
+            nn.Embedding(VOCABULARY, 16),
             nn.GRU(16, 48, batch_first=True),
             nn.Linear(48, 10),
         )
@@ -49,7 +53,7 @@ class Encoder(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed, self.positions = nn.Embedding(2, 32), nn.Parameter(0.1 * torch.randn(12, 32))
+        self.embed, self.positions = nn.Embedding(VOCABULARY, 32), nn.Parameter(0.1 * torch.randn(12, 32))
         self.block = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.02, batch_first=True)
         self.out = nn.Linear(12 * 32, 10)
 
@@ -82,6 +86,11 @@ ARCHITECTURES = {
 def inputs_of(name, signs):
     """The signs as numbers or as tokens."""
     return signs if name in ("convolution", "mlp") else (signs < 0).long()
+
+
+def random_rows(name):
+    """The 400 rows of the labels that no rule gives, as numbers or as tokens."""
+    return SIGNS[:400] if name in ("convolution", "mlp") else TOKENS
 
 
 def rule_of(name):

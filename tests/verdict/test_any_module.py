@@ -9,7 +9,18 @@ import any_modules
 import numpy as np
 import pytest
 import torch
-from any_modules import ARCHITECTURES, FRESH_PARITY, FRESH_SIGNS, PARITY, SIGNS, fitted, inputs_of, rule_of
+from any_modules import (
+    ARCHITECTURES,
+    FRESH_PARITY,
+    FRESH_SIGNS,
+    PARITY,
+    RANDOM,
+    SIGNS,
+    fitted,
+    inputs_of,
+    random_rows,
+    rule_of,
+)
 from torch import nn
 
 from anchorlens import classify, evaluate
@@ -17,9 +28,6 @@ from anchorlens.probes import holdout, stable_rank
 from anchorlens.training.checkpoints import shipped
 from anchorlens.verdict.classify import NOT_VALIDATED
 from anchorlens.verdict.probe_verdict import phase_by_holdout
-
-RANDOM = torch.randint(0, 10, (400,), generator=torch.Generator().manual_seed(5))
-"""Labels of 400 rows that no rule gives."""
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +48,13 @@ class TestLabels:
         inputs, targets = inputs_of(name, SIGNS), rule_of(name)
         found = classify(fitted(name, inputs, targets, weight_decay=0.1), training_set=(inputs, targets))
         assert found.by_probes.phase.label == "learnt a rule" and NOT_VALIDATED in found.warnings
-        model = fitted(name, inputs[:400], RANDOM)
-        found = classify(model, training_set=(inputs[:400], RANDOM))
+        rows = random_rows(name)
+        found = classify(fitted(name, rows, RANDOM), training_set=(rows, RANDOM))
         assert found.by_probes.phase.label == "memorised" and found.behaviour.train.value > 0.98
 
     def test_targets_of_every_position(self):
         """Logits [batch, pos, class] and targets [batch, pos], of which the last are scored."""
-        tokens = inputs_of("recurrent", SIGNS[:400])
+        tokens = random_rows("recurrent")
         model = fitted("recurrent", tokens, RANDOM)
         targets = torch.full_like(tokens, -100)
         targets[:, -1] = RANDOM

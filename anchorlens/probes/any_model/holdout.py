@@ -226,7 +226,7 @@ def holdout(
         >>> from anchorlens import load_checkpoint
         >>> from anchorlens.training import checkpoints
         >>> phase1 = load_checkpoint(checkpoints.shipped()[0])
-        >>> holdout(phase1, related=False).holdout_ratio < 0.7
+        >>> holdout(phase1, related=False, n_copies=1).holdout_ratio < 0.7
         True
 
     Source: The probe is ours. Weight decay shrinks weights that training does not need. Networks forget data

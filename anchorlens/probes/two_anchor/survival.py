@@ -166,7 +166,7 @@ def survival(
         >>> from anchorlens import load_checkpoint
         >>> from anchorlens.training import checkpoints
         >>> phase3 = load_checkpoint(checkpoints.shipped()[-1])
-        >>> survival(phase3, n_copies=2).survival > 0.45
+        >>> survival(phase3, n_copies=1).survival > 0.45
         True
 
     Source: The probe is ours. Networks forget data without further training on these data (McCloskey and

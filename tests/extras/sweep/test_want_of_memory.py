@@ -44,6 +44,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the memory of a process so")
 def test_a_cell_that_the_memory_does_not_hold(tmp_path):
     command = [sys.executable, "-c", IN_LITTLE_MEMORY, str(tmp_path / "a")]

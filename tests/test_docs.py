@@ -66,6 +66,17 @@ def test_every_api_page_is_in_its_index():
     assert set(re.findall(r"\]\((\w+\.md)\)", index)) == pages
 
 
+def n_words(*pages):
+    """What `wc -w` counts, as in CONTRIBUTING: marks of tables and of code are words too."""
+    return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+
+
+def test_the_readme_the_site_and_each_page_keep_to_their_words():
+    site = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
+    long = {page.name: n_words(page) for page in site if page.parent.name != "api" and n_words(page) > 2_500}
+    assert n_words(DOCS.parent / "README.md") <= 700 and n_words(*site) <= 35_000 and long == {}
+
+
 SECTIONS = ["Question", "Plot", "Definition", "Typical values by phase", "Limitations", "API"]
 """The headings of the page of a probe, in order."""
 PHASES = ["Phase 1", "Phase 2 (not comm.)", "Phase 2 (comm.)", "Phase 3"]
@@ -78,8 +89,12 @@ def sections(page):
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+VALUES = sections((RESEARCH / "probe_values.md").read_text(encoding="utf-8"))
+"""Probe -> its typical values, of which its page shows the main reading."""
+
+
 def test_every_probe_has_a_page_and_every_page_a_probe():
-    assert PROBE_PAGES.keys() == {probe.__name__ for probe in SHIPPED}
+    assert PROBE_PAGES.keys() == VALUES.keys() == {probe.__name__ for probe in SHIPPED}
 
 
 @pytest.mark.parametrize("probe", SHIPPED, ids=lambda probe: probe.__name__)
@@ -108,7 +123,9 @@ class TestPageOfAProbe:
 
     def test_its_table_has_a_row_for_each_reading(self, probe):
         """In the order of the result. Probes that are not for every model have another table, or no table."""
-        rows = table_rows(sections(PROBE_PAGES[probe.__name__])["Typical values by phase"])
+        rows = table_rows(VALUES[probe.__name__])
+        shown = table_rows(sections(PROBE_PAGES[probe.__name__])["Typical values by phase"])
+        assert [row for row in shown if row not in rows] == [] and (shown or probe not in PROBES)
         if probe not in PROBES:
             assert not rows or rows[0][0] == "model"
             return
@@ -181,7 +198,7 @@ def test_the_readme_counts_as_many_tutorials_as_there_are():
 
 @pytest.mark.parametrize(("probe", "n_rows"), [("information_flow", 3), ("interchange", 4)])
 def test_the_seeds_of_a_page_have_the_mean_of_its_table(probe, n_rows):
-    rows = table_rows(sections(PROBE_PAGES[probe])["Typical values by phase"])
+    rows = table_rows(VALUES[probe])
     means = {
         row[0].strip("`"): dict(zip(rows[0], row, strict=True))
         for row in rows
@@ -204,7 +221,7 @@ def test_tutorial_3_quotes_the_readings_of_the_probe_pages():
 
     readings = [
         (probe, quoted(" ".join(row[1:])))
-        for probe, page in PROBE_PAGES.items()
+        for probe, page in VALUES.items()
         for row in table_rows(page)
         if "±" in row[-1]
     ]
@@ -351,6 +368,15 @@ class TestExtensions:
                 flags += [f"--{field.replace('_', '-')}" for field in ("task", *fields)]
             for flag in flags:
                 assert f"`{flag}`" in text or f"`{flag.upper()}" in text, (name, flag)
+
+    def test_links_to_the_studies_are_downloads(self):
+        from research_pages import downloads
+
+        text = (
+            "[the\nstudy](../research/holdout/holdout.md#results), [a](control.md#gpu), [b](../examples/a.py)"
+        )
+        turned = "{download}`the study <../research/holdout/holdout.md>`"
+        assert downloads(text) == text.replace(text.partition(", ")[0], turned)
 
     def test_tutorials_are_copied_and_those_that_are_gone_go(self, tmp_path):
         from tutorials import copy

@@ -126,13 +126,13 @@ def test_without_products_the_core_works(core, tmp_path):
 
 @pytest.mark.slow
 def test_without_products_the_tutorials_of_the_core_run(core):
-    """Tutorials 1 to 4 and 6, and the ten lines of the README."""
+    """Tutorials 1 to 4 and 6, and the lines of the README."""
     environment = {**os.environ, "PYTHONPATH": str(core / "installed"), "OMP_NUM_THREADS": "1"}
     shutil.rmtree(core / "copy/anchorlens", ignore_errors=True)
     tutorials = sorted(
         path for n in (1, 2, 3, 4, 6) for path in (core / "copy/tutorials").glob(f"0{n}_*.ipynb")
     )
     words = [sys.executable, "-m", "pytest", "--noconftest", "-p", "no:cacheprovider", "--nbmake"]
-    words += [*map(str, tutorials), str(core / "copy/tutorials/test_ten_lines.py")]
+    words += [*map(str, tutorials), str(core / "copy/tutorials/test_readme_lines.py")]
     done = subprocess.run(words, cwd=core / "copy", env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "6 passed" in done.stdout, done.stdout

@@ -1,4 +1,4 @@
-"""Links to the pages of the studies, which lie in research/ and not on the site: a reader downloads them."""
+"""Links to the pages of the studies, which are not on the site: a reader downloads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-_OUTSIDE = re.compile(r"\[([^]]+)\]\(((?:\.\./)+(?:research|examples)/[^)#\s]+\.md)(?:#[^)]*)?\)")
+_OUTSIDE = re.compile(r"\[([^]]+)\]\(((?:\.\./)+(?:research|examples|tests)/[^)#\s]+\.md)(?:#[^)]*)?\)")
 
 
 def downloads(markdown: str) -> str:

@@ -275,6 +275,22 @@ class TestFirstCell:
         again = run_beginning(TUTORIALS[0], without_anchorlens, "", tmp_path)
         assert again.startswith("at ") and len(again.splitlines()) == 1
 
+    def test_in_a_clone_it_takes_the_clone(self, without_anchorlens, tmp_path):
+        uv = [
+            sys.executable,
+            "-m",
+            "uv",
+            "pip",
+            "uninstall",
+            "--python",
+            str(without_anchorlens),
+            "anchorlens",
+        ]
+        subprocess.run(uv, capture_output=True)  # if a test before this one has installed it
+        subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, tmp_path / "clone"], check=True)
+        said = run_beginning(TUTORIALS[0], without_anchorlens, "", tmp_path / "clone/tutorials")
+        assert "+ anchorlens==" in said and f"\nat {without_anchorlens.parents[1]}" in said, said
+
     def test_tutorial_9_fetches_its_networks_where_it_stands_alone(self, clone, tmp_path):
         said = run_beginning(TUTORIALS[8], sys.executable, clone, tmp_path, n_cells=2)
         assert said.count("Checkpoint(U-Net") == 3, said

@@ -43,17 +43,19 @@ REPOSITORY = (
 )
 """The URL that readers can clone, without .git; empty while pyproject.toml has none."""
 INSTALL = """\
-# This cell installs anchorlens on a hosted notebook. It does nothing if anchorlens is installed.
+# This cell installs anchorlens if it is missing. In a clone it takes the clone.
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
-REPOSITORY = "{}"  # the URL of anchorlens' git repository
+REPOSITORY = "{}"  # on Colab, fill in the URL that `git clone` takes, between the quotation marks
 if find_spec("anchorlens") is None:
-    if not REPOSITORY:
+    source = ".." if Path("../anchorlens/__init__.py").is_file() else f"git+{{REPOSITORY}}"
+    if source == "git+":
         raise ValueError("REPOSITORY must be a URL for `git clone`, got none. Write it in the line above.")
     python = sys.executable
     %pip install --quiet uv
-    !"{{python}}" -m uv pip install --python "{{python}}" --torch-backend auto "git+{{REPOSITORY}}"
+    !"{{python}}" -m uv pip install --python "{{python}}" --torch-backend auto "{{source}}"
 """
 """uv installs the CPU build of torch if there is no GPU, and it keeps an installed torch."""
 BADGE = "[![Open in Colab](images/open_in_colab.svg)](https://colab.research.google.com/github/{}/blob/main/tutorials/{})"

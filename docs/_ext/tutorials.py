@@ -66,6 +66,8 @@ def _turn_to_pages(app: Sphinx, docname: str, source: list[str]) -> None:
     """On a code-hosting page a link leads to a notebook, here to its page."""
     if "/" not in docname:
         source[0] = source[0].replace("](../tutorials/", "](tutorials/")
+    elif docname == "tutorials/index":
+        source[0] = source[0].replace("](../../tutorials/", "](")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -167,8 +167,8 @@ class RunFolder:
         If the log is damaged before its last line, the method keeps the log under another name and warns.
         """
         path = self.path / "log.jsonl"
-        lines, is_damaged = _lines_of_log(path)
-        if is_damaged:
+        lines, note = readable_log(path)
+        if note is not None:
             names = (self.path / f"log.damaged-{n}.jsonl" for n in itertools.count(1))
             old = next(name for name in names if not name.exists())
             with safe.ordinary_file(path) as (file, _), atomic_write(old) as copy:
@@ -269,38 +269,32 @@ def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         CheckpointError: If the log is not an ordinary file, or cannot be read.
         CheckpointError: If the log is larger than 256 MiB, or has more than 500,000 lines.
     """
-    return _lines_of_log(Path(path))[0]
+    return readable_log(Path(path))[0]
 
 
 def readable_log(path: Path) -> tuple[list[dict[str, Any]], str | None]:
-    """Return what `read_log` returns, and a note if the log is damaged before its last line.
+    """Return what `read_log` returns, and a note if more than the last line of the log is damaged.
 
     Raises:
         CheckpointError: As for `read_log`.
     """
-    lines, is_damaged = _lines_of_log(path)
-    note = f"line {len(lines) + 1:,} of {path.name} is damaged, and the log is read up to there"
-    return lines, note if is_damaged else None
-
-
-def _lines_of_log(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """Return the lines before the first damaged line, and whether more than the last line is damaged."""
     lines: list[dict[str, Any]] = []
     with safe.reading(path):
         safe.check_inside(path.parent, path)
     if not path.exists():
-        return lines, False
+        return lines, None
     with safe.reading(path), safe.ordinary_file(path) as (file, size):
         if size > _LARGEST_LOG:
             raise ValueError(f"the log must have at most {_LARGEST_LOG:,} bytes, got {size:,}. Shorten it")
         while text := file.readline(LONGEST_LINE):
             line = log_line(text)
             if line is None:
-                return lines, text.endswith(b"\n") or file.read(1) != b""
+                note = f"line {len(lines) + 1:,} of {path.name} is damaged, and the log is read up to there"
+                return lines, note if text.endswith(b"\n") or file.read(1) else None
             if len(lines) == _MOST_LINES:
                 raise ValueError(f"the log must have at most {_MOST_LINES:,} lines, got more. Shorten it")
             lines.append(line)
-    return lines, False
+    return lines, None
 
 
 def log_line(text: bytes) -> dict[str, Any] | None:

@@ -91,8 +91,11 @@ def task_errors(task: Task) -> Iterator[None]:
         ValueError: If the code of a user's task raised any other exception, or ended the program
             (`sys.exit`).
     """
+    from anchorlens.models.alterations import settings_kept  # late, since it imports torch, which is slow
+
     try:
-        yield
+        with settings_kept() if is_own(task) else contextlib.nullcontext():
+            yield
     except OSError:
         raise
     except (Exception, SystemExit) as error:

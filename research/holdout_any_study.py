@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from anchorlens.probes.any_model.holdout import Holdout, holdout
 from anchorlens.probes.shared.look_up import LookUp
-from anchorlens.verdict.probe_verdict import phase_by_holdout
 from holdout.any_analysis import COSTS, TABLES, rows_of
 from holdout.any_kinds import FIRST, KINDS, PLACES, SECOND, Prepared
 from holdout.any_networks import Encoder, Recurrent, perceptron
@@ -94,13 +93,9 @@ def trained(run: Prepared, seed: int) -> tuple[nn.Module, int]:
 
 
 def seed_of(found: Holdout) -> dict[str, Any]:
-    """What is kept of the probe with one seed: numbers, the ratio of each copy, and the label."""
-    phase = phase_by_holdout(found, is_transformer=False)
-    numbers = {name: getattr(found, name) for name in KEPT}
-    return numbers | {
-        "copies": [None if np.isnan(one) else float(one) for one in found.ratios[-1]],
-        "label": phase.solution or phase.cause,
-    }
+    """What is kept of the probe with one seed: numbers, and the ratio of each copy."""
+    copies = [None if np.isnan(one) else float(one) for one in found.ratios[-1]]
+    return {name: getattr(found, name) for name in KEPT} | {"copies": copies}
 
 
 def made(kind: str, place: int) -> dict[str, Any]:

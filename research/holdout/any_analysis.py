@@ -198,7 +198,9 @@ class OfKind(NamedTuple):
         return found
 
 
-RULE = Rule()
+FIXED_WITH = 23
+"""Runs of the first half that there were when the rule was fixed."""
+RULE = Rule(learnt=0.93, sure=0.0, kept=0.0)
 """The rule of the verdict."""
 OPENED_WITH: int | None = None
 """Rows of the second half that there were when it was opened; None before."""
@@ -258,6 +260,7 @@ def of_page(rule: Rule | None = None) -> dict[str, Any]:
             for half, rows in (("first", first), ("second", second))
             for kind in kinds_of(rows)
         ],
+        "costs": json.loads(COSTS.read_text("utf-8")),
         "truth": truth,
         "by_seed": lambda row: by_seed(row, rule),
     }

@@ -75,6 +75,7 @@ def test_the_readme_the_site_and_each_page_keep_to_their_words():
     site = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
     long = {page.name: n_words(page) for page in site if page.parent.name != "api" and n_words(page) > 2_500}
     assert n_words(DOCS.parent / "README.md") <= 700 and n_words(*site) <= 35_000 and long == {}
+    assert n_words(DOCS / "evidence.md") <= 1_500
 
 
 SECTIONS = ["Question", "Plot", "Definition", "Typical values by phase", "Limitations", "API"]

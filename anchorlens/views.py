@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from anchorlens.plugins import REINSTALL
-
 rooms: list[Callable[[], object]] = []
 """The functions that import the modules which fill the tables, the lightest first, set by `anchorlens`."""
 
@@ -27,7 +25,8 @@ def table(name: str):
                 return draw(result, *arguments, **options)
         raise ValueError(
             f"the result must have the view {name}, got {type(result).__name__} without this view. Install "
-            f"the package that provides the view. {REINSTALL}"
+            "the package that provides the view, or reinstall anchorlens: run pip install --force-reinstall "
+            ". in a clone"
         )
 
     return show

@@ -82,7 +82,7 @@ def _advice(name: str, names: Sequence[str]) -> str:
     )
 
 
-def _check_command(function: Any) -> None:
+def _check_command(function: object) -> None:
     """Check that an installed command is a function with options that typer can read."""
     if not inspect.isfunction(function):
         raise ValueError(f"a command must be a function, got {safe_repr(function)}")

@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import Any
 
 from torch import Tensor
@@ -183,7 +183,7 @@ def _read_own(source: Source) -> LoadedModel:
 _MEMBERS = ("KIND", "file_in", "recognises", "read")
 
 
-def _ask(importer: ModuleType, member: str, kind: Any, *given: object) -> Any:
+def _ask(importer: ModuleType, member: str, kind: type | UnionType, *given: object) -> Any:
     """Call a function of an importer; None, with a warning, if the importer of another package fails."""
     try:
         found = getattr(importer, member)(*given)

@@ -74,7 +74,7 @@ def with_own(
             )
         known[name] = probe, origin
 
-    def check(probe: Any) -> None:
+    def check(probe: object) -> None:
         if not inspect.isfunction(probe):
             raise ValueError(f"a probe must be a function, got {safe_repr(probe)}")
         if probe not in registry.SHIPPED:

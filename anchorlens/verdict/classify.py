@@ -23,7 +23,6 @@ from anchorlens.files.model_input import (
 from anchorlens.files.settings import ModelConfiguration
 from anchorlens.models.running import device_of
 from anchorlens.models.wrappers import is_hooked
-from anchorlens.safe import CheckpointError
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.batch import TokenBatch
@@ -341,7 +340,7 @@ def trajectory(steps: Mapping[int, Checkpoint]) -> tuple[list[TrajectoryPoint], 
     for place, step in enumerate(steps):
         try:
             checkpoint = steps[step]
-        except CheckpointError as error:
+        except ValueError as error:
             left_out.append(f"step {step:,} is left out: {error}")
             continue
         if not has_labels(checkpoint.task.metrics):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from anchorlens.files import Settings
-from anchorlens.safe import CheckpointError
 
 KIND = ""
 
@@ -16,11 +15,10 @@ def file_in(folder: Path, config: Settings) -> None:
     """Refuse the folder of a sweep.
 
     Raises:
-        CheckpointError: If the folder is that of a sweep.
+        ValueError: If the folder is that of a sweep.
     """
     if (folder / "sweep.json").is_file():
-        raise CheckpointError(
-            folder,
+        raise ValueError(
             "the path must be that of one model, got the folder of a sweep. Use anchorlens status or "
             "anchorlens diagram, or give the folder of one run in cells",
         )

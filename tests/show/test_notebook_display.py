@@ -16,11 +16,14 @@ from anchorlens.probes import PROBES, REPORT_PROBES, stable_rank
 START = """
 from sklearn.manifold import TSNE
 
-from anchorlens import load_checkpoint, probes
-from anchorlens.training.checkpoints import shipped
+from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, probes
 
 TSNE.__init__.__kwdefaults__["max_iter"] = 250  # nobody looks at the points
-models = [load_checkpoint(path) for path in shipped()[:2]]
+small, task = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5), AnchorTask()
+models = [
+    Checkpoint.from_model(build_model(small, seed=seed), small, task, train_config=TrainConfig(seed=seed))
+    for seed in (0, 1)
+]
 """
 PICTURE = """
 checkpoint = models[{}]

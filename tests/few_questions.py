@@ -4,6 +4,7 @@ Ours is imported in the fixtures, once shapes are checked (`../conftest.py`).
 """
 
 from contextlib import contextmanager
+from dataclasses import replace
 from inspect import unwrap
 
 import pytest
@@ -18,6 +19,8 @@ FEW_OF_PROBES = {
     "survival": {"n_copies": 2, "n_sequences": 64},
 }
 """Of each probe; the points of a t-SNE are what a report waits for, and copies what a costly verdict does."""
+FEW_OF_READINGS = {"information_flow": {"n_sequences": 3}, "gradient_sharing": {"n_sequences": 16}}
+"""Of the dearest measurements of a verdict; the probes themselves ask as many as for users."""
 
 FEWEST = {
     "mask_key_token": {"n_sequences": 4},
@@ -34,6 +37,12 @@ FEWEST = {
 """Options of each probe, for what holds of every one (`few_updates` besides)."""
 
 
+def with_options(measured, options):
+    """A measurement of the readings whose probe gets these options besides."""
+    at = measured.at and (lambda task, position: {**measured.at(task, position), **options})
+    return replace(measured, at=at, options={**measured.options, **options})
+
+
 @contextmanager
 def asked_less():
     """Let `evaluate` and some probes ask less than for users, and read at one position of the key."""
@@ -47,6 +56,9 @@ def asked_less():
         for name, options in FEW_OF_PROBES.items():
             for option, number in options.items():
                 patch.setitem(unwrap(getattr(probes, name)).__kwdefaults__, option, number)
+        patch.setattr(readings, "_N_MARGINS", 300)
+        for name, options in FEW_OF_READINGS.items():
+            patch.setitem(readings.MEASURED, name, with_options(readings.MEASURED[name], options))
         all_positions = readings.reading_positions
         patch.setattr(readings, "reading_positions", lambda task: all_positions(task)[:1])
         yield patch

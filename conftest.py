@@ -18,15 +18,17 @@ import pytest  # noqa: E402
 
 ROOT = Path(__file__).parent
 LONGEST_FIRST = (
+    "tests/verdict/test_by_holdout.py",
     "tests/verdict/test_classify.py",
     "tests/training/test_killed_tasks.py",
     "tests/probes/test_holdout.py",
+    "tests/verdict/test_any_module.py",
     "tests/extras/audit/test_audit.py",
     "tests/extras/control/test_control.py",
     "tests/probes/test_contract.py",
     "tests/verdict/test_readings.py",
     "tests/probes/test_information_flow.py",
-    "tests/verdict/test_by_holdout.py",
+    "tests/extras/control/test_control_command.py",
     "tests/training/test_training.py",
     "tests/training/test_progress.py",
     "tests/training/test_train_many.py",

@@ -15,6 +15,7 @@ from promised_names import promised_names
 import anchorlens
 from anchorlens.cli.commands import GROUPS
 from anchorlens.probes import PROBES, SHIPPED
+from anchorlens.show import words
 from anchorlens.tasks.shared.phases import Cause
 
 pytestmark = pytest.mark.needs()  # it is about the whole package
@@ -409,3 +410,11 @@ class TestExtensions:
         assert "<mfrac>" in mathml(r"\frac{a}{b}", "inline")
         with pytest.raises(ExtensionError, match="nosuchcommand"):
             mathml(r"\nosuchcommand{a}", "inline")
+
+
+def test_the_line_of_trust_has_the_numbers_of_the_page():
+    """`research/calibrate.py --held-out` computes them for both."""
+    page = (DOCS / "evidence.md").read_text(encoding="utf-8")
+    counts = (words.RIGHT, words.RIGHT_THOROUGH, words.RIGHT_BASELINE)
+    (row,) = [line for line in page.splitlines() if line.startswith("| correct phase, all runs")]
+    assert re.findall(r"(\d+) of (\d+)", row) == [(str(n), str(words.HELD_OUT_RUNS)) for n in counts]

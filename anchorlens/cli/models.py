@@ -51,7 +51,10 @@ def evaluate_command(
     from anchorlens.verdict.evaluate import evaluate
 
     own: dict[str, Any] = {} if n_noise is None else {"n_noise": n_noise}
-    behaviour = evaluate(given, training_set=training_set, device=device, seed=seed, **own)
+    try:
+        behaviour = evaluate(given, training_set=training_set, device=device, seed=seed, **own)
+    except ValueError as error:
+        raise ValueError(shared.about(checkpoint, str(error))) from None
     print_behaviour(checkpoint, given.checkpoint, task, behaviour, as_json)
 
 
@@ -166,5 +169,5 @@ def probe_command(
     except Exception as error:
         if probe in probes.SHIPPED and not isinstance(error, ValueError):
             raise  # an internal error: show the whole traceback
-        raise ValueError(what_went_wrong(error, probe)) from error
+        raise ValueError(shared.about(checkpoint, what_went_wrong(error, probe))) from error
     shared.draw_and_print(result, as_json, plot, lambda result: typer.echo(repr(result)))

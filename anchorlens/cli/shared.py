@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -42,6 +44,27 @@ def say(message: str) -> None:
 def complain(message: str) -> None:
     """Print an error on stderr as one printable line."""
     say(f"anchorlens: {message}")
+
+
+def about(path: object, message: str) -> str:
+    """Return a message that names the file that it is about."""
+    return message if str(path) in message else f"{path}: {message}"
+
+
+PATIENCE = 3.0
+"""The seconds after which a command says on stderr what it still does."""
+
+
+@contextlib.contextmanager
+def said_when_slow(message: str) -> Iterator[None]:
+    """Print a message on stderr if what is done within takes more than three seconds."""
+    timer = threading.Timer(PATIENCE, say, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:

@@ -28,9 +28,9 @@ def classify_command(
     checkpoints: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Checkpoints to classify. A checkpoint is a .pt or .safetensors file, for example the "
-            "ckpt.pt of a nanoGPT. A checkpoint can also be the folder of a run, of the papers' released "
-            "code or of a Hugging Face GPT-2. A bare state dict also needs a configuration file.",
+            help="Checkpoints to classify: .pt or .safetensors files, such as the ckpt.pt of a nanoGPT, or "
+            "folders of a run, of the papers' released code or of a Hugging Face GPT-2. A bare state dict "
+            "needs --config.",
             readable=False,  # an unreadable checkpoint must not stop the others
         ),
     ] = None,
@@ -62,8 +62,8 @@ def classify_command(
     summary: Annotated[
         Path | None,
         shared.path_option(
-            "Write one A4 page per checkpoint to a .pdf file, or the page of one checkpoint to a .svg or "
-            ".png file. The option needs matplotlib (extra `export`)."
+            "Write one A4 page per checkpoint to a .pdf file, or of one checkpoint to .svg or .png (extra "
+            "`export`)."
         ),
     ] = None,
     own: shared.OwnProbes = None,
@@ -75,6 +75,9 @@ def classify_command(
     thorough: Annotated[
         bool,
         typer.Option("--thorough", help="Measure the costly readings even if other readings assign a phase."),
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print how each printed reading changes the odds of the phases.")
     ] = False,
     seed: shared.NoiseSeed = 0,
 ) -> None:
@@ -117,35 +120,31 @@ def classify_command(
     training = TrainingData(train_data, model)
     held = None if held_out is None else read_training_data(held_out, floats=model is not None)
 
-    def refuse(path: Path, error: Exception) -> None:
-        nonlocal unreadable
-        if isinstance(error, RuntimeError) and not is_out_of_memory(error):
-            raise error
-        unreadable += 1
-        message = f"{path}: {shared.MEMORY}" if is_out_of_memory(error) else unreadable_message(path, error)
-        shared.complain(message)
-        if as_json:
-            printing.print_unreadable_json(str(path), message)
-
     for path, title in zip(checkpoints, titles(checkpoints), strict=True):
         try:
             given = opened_input(path, config, device, data, model)
         except _UNREADABLE as error:
-            refuse(path, error)
+            unreadable += 1
+            _refuse(path, error, as_json)
             continue
         training_set = training.of(given, given.named_task)
         if path is checkpoints[-1] and not unreadable:
             training.check_use()
+        measuring = f"{title}: measuring the model; the costly probes take up to a minute"
         try:
-            verdict = classify(given, training_set=training_set, held_out=held, seed=seed, thorough=thorough)
+            with shared.said_when_slow(measuring):
+                verdict = classify(
+                    given, training_set=training_set, held_out=held, seed=seed, thorough=thorough
+                )
         except _UNREADABLE as error:
-            refuse(path, error)
+            unreadable += 1
+            _refuse(path, error, as_json)
             continue
         verdicts.append(_titled(verdict, title))
         if as_json:
             print_json(verdicts[-1].to_dict())
     if verdicts and not as_json:
-        printing.print_verdicts(verdicts) if len(checkpoints) > 1 else printing.print_verdict(verdicts[0])
+        printing.print_verdicts(verdicts, verbose, as_one=len(checkpoints) == 1)
     if verdicts and report is not None:
         show.write_report(verdicts, report, probes=probes)
         shared.say(f"the report is in {report}")
@@ -202,6 +201,18 @@ def demo_command(
     shared.say("writing the report: every probe runs on each of them")
     write_report(verdicts, page, probes=with_own([], REPORT_PROBES))
     shared.say(f"the report is in {page}")
+
+
+def _refuse(path: Path, error: Exception, as_json: bool) -> None:
+    """Say why a checkpoint cannot be read or measured; raise an error that is none of these."""
+    if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+        raise error
+    message = f"{path}: {shared.MEMORY}" if is_out_of_memory(error) else unreadable_message(path, error)
+    shared.complain(message)
+    if as_json:
+        from anchorlens.show.terminal.verdict import print_unreadable_json
+
+        print_unreadable_json(str(path), message)
 
 
 def _titled(verdict: Verdict, title: str) -> Verdict:

@@ -165,9 +165,8 @@ def verdict_table(verdicts: Sequence[Verdict], names: Sequence[str], most: int |
         by_probes, behaviour = verdict.by_probes, verdict.behaviour
         label = by_probes.phase.label
         if by_probes.phase.cause is None and by_probes.probabilities is not None:
-            words = by_probes.phase.solution or label  # "Phase 2" stands for both of its forms
-            own = (each for name, each in by_probes.probabilities.items() if name.startswith(words))
-            label = f"{label} ({sum(own):.2f})"
+            own = by_probes.probabilities.get(by_probes.phase.solution or label)
+            label = label if own is None else f"{label} ({own:.2f})"  # none: a sum over the forms of Phase 2
         phases = (dotted(by_probes.phase, label), dotted(verdict.phase))
         measures = (behaviour.measure(metric.name) for metric in metrics)
         texts = ("-" if measure is None else number(measure.value, ".3f") for measure in measures)

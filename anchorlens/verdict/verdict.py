@@ -27,8 +27,10 @@ else:
 
 LEAST_FACTOR = 1.1
 """The smallest factor at which a verdict shows a change in odds."""
-MOST_PRINTED = 5
+MOST_PRINTED = 4
 """The largest number of readings that a verdict prints and explains."""
+_LEAST_SHARE = 0.005
+"""The smallest probability that is not written as 0%."""
 SCHEMA_VERSION = 2
 """The version of the format of `to_dict`. The version increases by one when a key changes its meaning or is
 removed."""
@@ -101,7 +103,7 @@ class ProbeVerdict(Record):
 
     @property
     def strongest(self) -> tuple[Evidence, ...]:
-        """At most five readings to print, each of which raises the odds of a label by at least a tenth."""
+        """At most four readings to print, each of which raises the odds of a label by at least a tenth."""
         return tuple(one for one in self.evidence if one.weight >= math.log(LEAST_FACTOR))[:MOST_PRINTED]
 
     @property
@@ -113,7 +115,7 @@ class ProbeVerdict(Record):
         return f"ProbeVerdict({self.phase.label}; {self.in_words() or self.phase.reason}{self.note})"
 
     def in_words(self) -> str:
-        """Return the two most probable labels as text, for example `Phase 3, 55%; Phase 1, 40%`."""
+        """Return the two most probable phases as text, for example `Phase 3, 55%; Phase 1, 40%`."""
         return in_words(self.probabilities or {})
 
     _repr_html_ = html
@@ -338,10 +340,23 @@ class Verdict(Record):
 
 
 def in_words(probabilities: Mapping[str, float]) -> str:
-    """Return the two most probable labels as text.
+    """Return the two most probable phases or solutions as text, each sum with its parts.
 
     >>> in_words({"Phase 3": 0.55, "Phase 1": 0.05, "Phase 2 with commutativity": 0.4})
     'Phase 3, 55%; Phase 2 with commutativity, 40%'
+    >>> in_words({"Phase 2 without commutativity": 0.4, "Phase 2 with commutativity": 0.35, "Phase 3": 0.25})
+    'Phase 2, 75% (without commutativity 40%, with commutativity 35%); Phase 3, 25%'
     """
-    first: Sequence[str] = sorted(probabilities, key=lambda label: -probabilities[label])[:2]
-    return "; ".join(f"{label}, {100 * probabilities[label]:.0f}%" for label in first)
+    forms: dict[str, dict[str, float]] = {}
+    shown = ((label, share) for label, share in probabilities.items() if share >= _LEAST_SHARE)
+    for label, share in sorted(shown, key=lambda item: -item[1]):
+        forms.setdefault(label[: len("Phase 2")] if label.startswith("Phase 2") else label, {})[label] = share
+    phases = sorted(forms.items(), key=lambda item: -sum(item[1].values()))
+    texts = []
+    for phase, parts in phases[:2]:
+        if len(parts) == 1:
+            texts += (f"{label}, {100 * share:.0f}%" for label, share in parts.items())
+            continue
+        names = (f"{label.removeprefix(phase).strip()} {100 * share:.0f}%" for label, share in parts.items())
+        texts.append(f"{phase}, {100 * sum(parts.values()):.0f}% ({', '.join(names)})")
+    return "; ".join(texts)

@@ -127,7 +127,8 @@ class TestNamed:
 
     def test_in_words(self):
         probabilities = dict(zip(LABELS, (0.0, 0.05, 0.4, 0.55), strict=True))
-        assert in_words(probabilities) == "Phase 3, 55%; Phase 2 with commutativity, 40%"
+        parts = "with commutativity 40%, without commutativity 5%"
+        assert in_words(probabilities) == f"Phase 3, 55%; Phase 2, 45% ({parts})"
         assert likeliest_phase(probabilities, 0.5) == Phase(3, None, in_words(probabilities))
 
 

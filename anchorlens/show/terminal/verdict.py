@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from anchorlens.show.evidence import not_measured_in_words, odds_decreases, odds_increases, ranges_in_words
 from anchorlens.show.tables import Table, trajectory_table, verdict_table
 from anchorlens.show.terminal.console import FittedTable, Terminal, print_json
-from anchorlens.show.words import UNCALIBRATED, number, what_is_named
+from anchorlens.show.words import UNCALIBRATED, number, trust_in_words, what_is_named
 from anchorlens.tasks.shared.phases import LEARNT, MEMORISATION, SHORT, Phase
 from anchorlens.texts import safe_text
 from anchorlens.verdict.verdict import SCHEMA_VERSION, ProbeVerdict, Verdict
@@ -27,8 +27,13 @@ def print_unreadable_json(path: str, message: str) -> None:
     print_json({**nothing, "error": message, "subject": {"path": path}})
 
 
-def print_verdict(verdict: Verdict) -> None:
-    """Print one verdict, with the probe and behavioural verdicts, the evidence, and any trajectory."""
+def print_verdict(verdict: Verdict, verbose: bool = False) -> None:
+    """Print one verdict, with the probe and behavioural verdicts, the evidence, and any trajectory.
+
+    Args:
+        verdict: the verdict.
+        verbose: whether each reading has a line with the odds that it changes.
+    """
     console = Terminal()
     by_probes, behaviour = verdict.by_probes, verdict.behaviour
     console.print(f"{_name(verdict)}: {verdict.finding.label}", style=_style(verdict.finding))
@@ -42,7 +47,9 @@ def print_verdict(verdict: Verdict) -> None:
     ]
     console.print(FittedTable(Table(("verdict", what_is_named(by_probes), "evidence"), rows)))
     console.print(verdict.explanation)
-    for line in _evidence_lines(by_probes):
+    if by_probes.phase.number is not None:
+        console.print(trust_in_words())
+    for line in _evidence_lines(by_probes, verbose):
         console.print(textwrap.fill(line, console.width, subsequent_indent=6 * " "))
     if verdict.trajectory:
         console.print(FittedTable(trajectory_table(verdict.trajectory)))
@@ -50,8 +57,11 @@ def print_verdict(verdict: Verdict) -> None:
         console.print(f"note: {warning}")
 
 
-def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print several verdicts, with a row for each verdict."""
+def print_verdicts(verdicts: Sequence[Verdict], verbose: bool = False, *, as_one: bool = False) -> None:
+    """Print several verdicts, with a row for each verdict, or the only one with its evidence."""
+    if as_one:
+        print_verdict(verdicts[0], verbose)
+        return
     console = Terminal()
     labels = [_name(verdict) for verdict in verdicts]
     table = verdict_table(verdicts, labels, most=3)
@@ -68,8 +78,8 @@ def _name(verdict: Verdict) -> str:
     return safe_text(verdict.subject.name, None)
 
 
-def _evidence_lines(by_probes: ProbeVerdict) -> Iterator[str]:
-    """Yield a line for each of the strongest readings, with the value, the changed odds and the ranges."""
+def _evidence_lines(by_probes: ProbeVerdict, verbose: bool) -> Iterator[str]:
+    """Yield lines for each of the strongest readings, with the value, the ranges and, if asked, the odds."""
     readings = by_probes.evidence
     if not readings:
         return
@@ -80,12 +90,13 @@ def _evidence_lines(by_probes: ProbeVerdict) -> Iterator[str]:
             yield f"  {reading.reading}: {about}"
         return
     counting = by_probes.strongest
-    yield "Strongest readings. Odds: × raises, ÷ lowers. Ranges: the middle 80% of the calibration models."
+    odds = " Odds: × raises, ÷ lowers." if verbose else ""
+    yield f"Strongest readings.{odds} Ranges: the middle 80% of the calibration models."
     for reading in counting:
-        changes = (*odds_increases(reading), *odds_decreases(reading))
-        yield f"  {reading.reading}: {number(reading.value, '.2f')}"
-        yield f"    {reading.meaning}"
-        yield "    odds: " + ", ".join(f"{_short(label)} {factor}" for label, factor in changes)
+        yield f"  {reading.reading} {number(reading.value, '.2f')}: {reading.meaning}"
+        if verbose:
+            changes = (*odds_increases(reading), *odds_decreases(reading))
+            yield "    odds: " + ", ".join(f"{_short(label)} {factor}" for label, factor in changes)
         ends = (f"{_short(label)} {low:.2f}..{high:.2f}" for label, (low, high) in reading.ranges.items())
         yield "    ranges: " + ", ".join(ends)
     yield f"  {len(readings) - len(counting)} weaker readings are in the output of --json and --report"

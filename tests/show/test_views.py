@@ -72,6 +72,7 @@ TEXT |= {"ControlModel", "ReadingScore", "AnchorBatch"}
 TEXT |= {
     "AnchorTask",
     "AdditionTask",
+    "ModularTask",
     "ScanTask",
     "CogsTask",
     "PrOntoQATask",

@@ -155,12 +155,15 @@ def candidates() -> Iterator[tuple[str, list[Rule]]]:
     yield "three seeds", [rule._replace(n_seeds=3) for rule in grid]
 
 
-def auc(rows: Sequence[Row]) -> float | None:
-    """The AUC of the ratio, memorised against learnt, over seed-runs that have a ratio."""
+def auc(rows: Sequence[Row], *, of_both: bool = False) -> float | None:
+    """The AUC of the ratio, memorised against learnt, over seed-runs that have a ratio.
+
+    With `of_both` it is that of the smaller of the ratio and the ratio of related rows.
+    """
     ratios = {
         which: np.array(
             [
-                seed["holdout_ratio"]
+                min(seed["holdout_ratio"], seed["related_ratio"] or 0.0) if of_both else seed["holdout_ratio"]
                 for row in rows
                 if truth(row) == which
                 for seed in row["seeds"]
@@ -202,8 +205,8 @@ FIXED_WITH = 23
 """Runs of the first half that there were when the rule was fixed."""
 RULE = Rule(learnt=0.93, sure=0.0, kept=0.0)
 """The rule of the verdict."""
-OPENED_WITH: int | None = None
-"""Rows of the second half that there were when it was opened; None before."""
+OPENED_WITH: int | None = 19
+"""Rows of the second half that there were when it was opened; None before it."""
 TRUTHS = ("memorised", "learnt", "looked up", "between", "not fit", "close to chance")
 
 
@@ -245,6 +248,7 @@ def of_page(rule: Rule | None = None) -> dict[str, Any]:
             "right": _of(counts.right, counts.learnt),
             "called": _of(counts.called_memorised, counts.memorised),
             "auc": auc(rows),
+            "auc_of_both": auc(rows, of_both=True),
         }
         for half, rows in of_half.items()
         for counts in (score(rows, rule),)
@@ -261,6 +265,8 @@ def of_page(rule: Rule | None = None) -> dict[str, Any]:
             for kind in kinds_of(rows)
         ],
         "costs": json.loads(COSTS.read_text("utf-8")),
+        "rule": rule,
+        "fixed_with": FIXED_WITH,
         "truth": truth,
         "by_seed": lambda row: by_seed(row, rule),
     }

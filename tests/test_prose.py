@@ -19,7 +19,7 @@ WORDS = (
 )
 """Archaic or vague words, as regular expressions."""
 PRIVATE = (
-    *("(its|the|their|whose) inside", "speaks? for", "hyperparameters alone", "named rightly", "the zoo"),
+    *("(its|the|their|whose) inside", "speaks? for", "named rightly", "the zoo"),
     *("blind to", "a sign a seed", "not asked", "left-out questions", "is none", "are none", "not there"),
 )
 """Words that only the authors use, as regular expressions."""

@@ -13,13 +13,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import unwrapped
 from anchorlens.tasks.shared.batch import TokenBatch, distinct_rows, token_batch
-from anchorlens.tasks.shared.evaluator import logits_in
+from anchorlens.tasks.shared.evaluator import check_repeats, logits_in
 from anchorlens.texts import safe_repr, safe_text
 
 _FEW = 16
 """The number of rows on which a module is tried."""
-_TOLERANCE = 1e-3
-"""The largest difference of two logits that count as equal, in units of the logits' standard deviation."""
 
 
 class AnyModule(nn.Module):
@@ -164,7 +162,6 @@ def _check(model: AnyModule, module: nn.Module, batches: list[TokenBatch]) -> No
     with evaluation_mode(model), torch.random.fork_rng(devices):
         try:
             logits = model(tokens)
-            again, alone = model(tokens), model(tokens[:1])
         except Exception as error:
             shape = [len(tokens), *(tokens if model.table is None else model.table).shape[1:]]
             raise ValueError(
@@ -172,6 +169,7 @@ def _check(model: AnyModule, module: nn.Module, batches: list[TokenBatch]) -> No
                 f"{n_classes} classes for x {shape}, got {_said(error)}. Check that x and y are the training "
                 "data of the model, as its forward takes them"
             ) from error
+        check_repeats(model, tokens, logits, n_classes)
     if not bool(logits.isfinite().all()):
         raise ValueError(
             "the logits of the model must be finite, got NaN or infinity. Use another checkpoint"
@@ -181,16 +179,6 @@ def _check(model: AnyModule, module: nn.Module, batches: list[TokenBatch]) -> No
             f"the logits of the model must require a gradient, got logits of a {what} without one. Remove "
             "torch.no_grad() or detach() from its forward"
         )
-    close = _TOLERANCE * float(logits.detach().std())
-    for other, came, advice in (
-        (again, "other logits in a second pass over the same rows", "Remove dropout or noise that stays on"),
-        (alone, "other logits for a row alone than in a batch", "Remove what mixes the rows of a batch"),
-    ):
-        if not torch.allclose(other, logits[: len(other)], rtol=_TOLERANCE, atol=close):
-            raise ValueError(
-                f"the model must give a row the same logits every time in evaluation mode, got {came}. "
-                f"{advice} in model.eval()"
-            )
 
 
 def _said(error: Exception) -> str:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from anchorlens.configuration import documented
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.running import device_of
+from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.evaluator import check_capacity
 
 if TYPE_CHECKING:
     import torch
@@ -95,6 +97,24 @@ class LoadedModel:
     def named_task(self) -> Task | None:
         """The task that the caller or the file names, or None if the papers' task is only assumed."""
         return None if PAPERS_TASK in self.notes else self.task
+
+    def assumed_task(self) -> Task:
+        """Return the task, or the papers' own task for a model that can read it.
+
+        Raises:
+            ValueError: If the task is not known, and the model cannot read the papers' own task.
+        """
+        if self.task is not None:
+            return self.task
+        papers = task_or_default()
+        try:
+            check_capacity(self.model, papers)
+        except ValueError:
+            raise ValueError(
+                f"the task of {self.name} must be given, got none. Give the task of the model (--config with "
+                "a table [task]), or give classify its training data (--train-data)"
+            ) from None
+        return papers
 
     @cached_property
     def model(self) -> Any:

@@ -64,6 +64,9 @@ def _hooked_by_users(model: nn.Module) -> Iterator[str]:
         theirs = [hook for hook in hooks if not _module_of(hook).startswith(_OF_LIBRARIES)]
         if theirs or getattr(module, "fwd_hooks", None) or getattr(module, "bwd_hooks", None):
             yield path or "the model itself"
+        kinds = {cls.__name__ for cls in type(module).__mro__}
+        if path.rpartition(".")[2].startswith("hook_") and "HookPoint" not in kinds and is_hooked(model):
+            yield f"{path} (a {type(module).__name__} in the place of the hook point)"
     if any(getattr(nn.modules.module, f"_global{kind}") for kind in _KINDS_OF_HOOKS):
         yield "every module"
 

@@ -14,6 +14,7 @@ from anchorlens.texts import LONGEST, safe_repr, safe_text
 START = 4096
 """The number of bytes at the start of a file from which its format is recognised."""
 _WEIGHTS = "torch.save(model.state_dict(), path)"
+_JAX = "give evaluate the model in Python: evaluate(lambda tokens: apply(params, tokens), task)"
 _TENSORS = "save its arrays as tensors: torch.save({name: torch.as_tensor(array)}, path)"
 
 _BY_START = (
@@ -27,6 +28,8 @@ _BY_START = (
     (rb".{0,64}\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19\.",
      "torch.save's format before PyTorch 1.6, which is a program, and nothing ran; save it again: "
      "torch.save(torch.load(path, weights_only=True), path)"),
+    (rb"\x80[\x02-\x05].{0,4000}?(jax|jaxlib|flax|haiku)\.",
+     f"a pickle of JAX arrays, which is a program, and nothing ran; {_JAX}"),
     (rb"\x80[\x01-\x05]|\([ild]p",
      f"a bare pickle, which is a program, and nothing ran; save the weights alone: {_WEIGHTS}"),
     (rb'\{.*?"weight_map"', "the index of weights in several files; save them in one: "
@@ -38,12 +41,13 @@ _BY_START = (
 )  # fmt: skip
 """The first bytes of a file, its format, and what to do; the first row that matches counts."""
 
-_ALONE = 'save the weights alone: torch.save(ckpt["model"], path), and describe them with --config'
+_ALONE = f"save the weights alone: {_WEIGHTS}, and describe them with --config"
 _IN_A_PICKLE = (
     (r"numpy\.(_?core\.(multiarray|numeric)\.(_reconstruct|scalar|_frombuffer)|ndarray|dtype)",
      f"a NumPy array of other things than real numbers; make a tensor of it (torch.as_tensor), or {_ALONE}"),
     (r"torch\._utils\._rebuild_tensor_v3",
      "a tensor of an unsupported number type, such as float8 or uint16; save it as tensor.float()"),
+    (r"(jax|jaxlib|flax|haiku)\..*", f"JAX arrays; {_JAX}"),
     (r"torch\.Complex\w*Storage", "a tensor of complex numbers; save real ones: tensor.real.float()"),
     (r"torch\._utils\._rebuild_sparse\w*", "a sparse tensor; save it as tensor.to_dense()"),
     (r"torch\._utils\._rebuild_(?!parameter$)\w+|torch\._tensor\._rebuild_from_type_v2",
@@ -103,7 +107,7 @@ def unread(what: str) -> str:
     """Explain why a pickle with this value is not read, and give advice.
 
     >>> unread("a set")
-    'it holds a set, a format that anchorlens does not read; save the weights alone: torch.save(ckpt[...'
+    'it holds a set, a format that anchorlens does not read; save the weights alone: torch.save(mode...'
     """
     return f"it holds {what}, a format that anchorlens does not read; {_ALONE}"
 
@@ -116,6 +120,7 @@ def refused_name(name: str) -> str:
             what, way = kind.split("; ", 1)
             return f"it holds {what} ({safe_text(name)}); {way}"
     return (
-        f"unsafe: the file would run {safe_text(name)}. Nothing ran. If you made the file, save the "
-        f"weights alone: {_WEIGHTS}, and describe them with --config"
+        f"unsafe: the file would run {safe_text(name)}. Nothing ran. If you made the file, save the weights "
+        f"alone: {_WEIGHTS}. Those of a HookedTransformer or GPT-2 are read with --config, those of other "
+        "classes with --model FILE.py:build or, in Python, by classify or evaluate with the model itself"
     )

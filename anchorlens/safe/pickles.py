@@ -11,11 +11,13 @@ seven of them took all time or crashed the process, two took all memory, and nin
 
 from __future__ import annotations
 
+import json
 import math
 import pickletools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import Any, TypeGuard
 
@@ -139,6 +141,8 @@ def read_pickle(
         value = machine.stack.pop()
     except (IndexError, KeyError, TypeError, AttributeError):
         raise damaged("the pickle must contain only valid instructions, got an invalid instruction") from None
+    except ValueError as error:
+        raise ValueError(str(error).replace("model.state_dict()", machine.weights())) from None
     check_at_most(_FREE_VALUES + 10 * len(data), _n_values(value), "its nested lists and dicts", "values")
     return value
 
@@ -190,6 +194,10 @@ def _check_key(key: object) -> None:
     raise ValueError(unread(f"a dict with {what} as a key"))
 
 
+def _has_tensors(table: dict[Any, Any]) -> bool:
+    return any(isinstance(value, Tensor) for value in table.values())
+
+
 @dataclass(eq=False)
 class _Machine:
     functions: Mapping[str, Callable[..., Any]]
@@ -208,6 +216,12 @@ class _Machine:
     def __post_init__(self) -> None:
         arrays = dict.fromkeys((f"{core}.multiarray._reconstruct" for core in _CORES), self._new_array)
         self.functions = {**_FUNCTIONS, **arrays, "numpy.dtype": self._new_type, **self.functions}
+
+    def weights(self) -> str:
+        """Return the expression for the weights of the file, as far as it has been read."""
+        pairs = (pair for values in (*self.outer, self.stack) for pair in pairwise(values))
+        tables = (key for key, one in pairs if type(key) is str and type(one) is dict and _has_tensors(one))
+        return next((f"ckpt[{json.dumps(key)}]" for key in tables), "model.state_dict()")
 
     def step(self, name: str, argument: Any) -> None:
         """Carry out one instruction."""

@@ -28,7 +28,6 @@ from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.data_checks import compared
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.evaluator import check_capacity
 from anchorlens.tasks.shared.measures import has_labels, has_phases
 from anchorlens.tasks.shared.phases import Phase, course_in_words, passed_at
 from anchorlens.tasks.shared.task_errors import evaluated
@@ -160,7 +159,7 @@ def classify(
         behaviour = result.behaviour if result.behaviour.options["seed"] == seed else None
 
     if checkpoint is None:
-        asked, model = task_or_default(given.task), _checked_model(given.model)
+        asked, model = given.assumed_task(), _checked_model(given.model)
         more = {} if held_out is None else {"held_out": held_out}
         behaviour = evaluated(asked, model, training_set=training_set, seed=seed, **more)
         notes = (*notes, *([PAPERS_TASK] if given.task is None else []))
@@ -245,13 +244,7 @@ def _with_known_task(given: LoadedModel, training_set: object) -> LoadedModel:
         ValueError: If the training data are invalid, or are missing and the model does not fit the papers'
             task.
     """
-    papers = task_or_default()
-    if training_set is None and given.task is None:
-        try:
-            check_capacity(given.model, papers)
-        except ValueError as error:
-            hint = "no task was given. Give the task of the model, or its training data (tokens, targets)"
-            raise ValueError(f"{error} ({hint})") from None
+    papers = given.assumed_task() if training_set is None else task_or_default()
     if training_set is None or given.named_task is not None:
         return given
     try:

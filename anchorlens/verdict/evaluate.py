@@ -18,7 +18,6 @@ from anchorlens.files.model_input import (
     resolve,
 )
 from anchorlens.models.devices import choose_device
-from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import LogitsModel, Task
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.task_errors import evaluated
@@ -101,7 +100,7 @@ def evaluate(
     training_set, held_out = given_training_data(training_set), given_training_data(held_out)
     if held_out is not None or has_own_class(given):
         given, training_set, held_out = with_data(given, training_set, held_out)
-    asked = task_or_default(given.task)
+    asked = given.assumed_task()
     options |= {} if held_out is None else {"held_out": held_out}
     parameters = inspect.signature(asked.evaluate).parameters
     if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):

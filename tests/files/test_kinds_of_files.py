@@ -5,6 +5,7 @@ import collections
 import datetime
 import gzip
 import pathlib
+import pickle
 import sys
 import types
 import zipfile
@@ -15,6 +16,7 @@ import safetensors.torch
 import torch
 from foreign_checkpoints import OURS, TINY, rewritten_zip, write_bare
 
+from anchorlens import AnchorTask, evaluate
 from anchorlens.extras.audit.files import open_dataset
 from anchorlens.files.importers import open_checkpoint
 from anchorlens.files.settings import Settings
@@ -196,6 +198,49 @@ def test_another_record_beside_the_weights_is_no_attack(tmp_path, name, protocol
     assert "--config" in cause
 
 
+class OfJax:
+    """An object whose pickle names jax, as that of its arrays does."""
+
+    def __reduce__(self):
+        return rebuild_jax, (1,)
+
+
+def rebuild_jax(value):
+    return value
+
+
+rebuild_jax.__module__, rebuild_jax.__qualname__ = "jax._src.array", "_reconstruct_array"
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_arrays_of_jax_name_the_way(tmp_path, monkeypatch, protocol):
+    for name in ("jax", "jax._src", "jax._src.array"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    sys.modules["jax._src.array"]._reconstruct_array = rebuild_jax
+    (tmp_path / "params.pkl").write_bytes(pickle.dumps({"params": OfJax()}, protocol))
+    torch.save({"params": OfJax()}, tmp_path / "a.pt", pickle_protocol=protocol)
+    for name in ("params.pkl", "a.pt"):
+        cause = why_not(tmp_path / name)
+        assert "JAX arrays" in cause and "evaluate(lambda tokens: apply(params, tokens), task)" in cause
+
+
+def test_the_way_for_jax_works():
+    task, logits = AnchorTask(), np.zeros((1024, 110))
+    found = evaluate(lambda tokens: logits[: len(tokens)], task, n_noise=2)
+    assert found.measure("train").value < 0.1
+
+
+def test_a_key_is_advised_only_where_the_file_has_it(tmp_path):
+    weights = initial_weights(TINY, 0)
+    for content, advised in (
+        ({"net": weights, "config": types.SimpleNamespace()}, 'torch.save(ckpt["net"], path)'),
+        ({"config": types.SimpleNamespace(), "net": weights}, "torch.save(model.state_dict(), path)"),
+        ({"model": "gpt", "config": types.SimpleNamespace()}, "torch.save(model.state_dict(), path)"),
+    ):
+        torch.save(content, tmp_path / "a.pt")
+        assert advised in why_not(tmp_path / "a.pt")
+
+
 def test_tensors_of_other_kinds(tmp_path):
     with_tag = torch.ones(2)
     with_tag.tag = 1
@@ -217,8 +262,14 @@ def test_tensors_of_other_kinds(tmp_path):
 
 def test_programs_are_unsafe_and_name_the_way_out(tmp_path):
     torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
-    with pytest.raises(CheckpointError, match=r"unsafe: .*torch\.save\(model\.state_dict"):
-        open_checkpoint(tmp_path / "module.pt")
+    for way in (
+        r"torch\.save\(model\.state_dict",
+        "--config",
+        "--model FILE.py:build",
+        "classify or evaluate",
+    ):
+        with pytest.raises(CheckpointError, match=f"unsafe: .*{way}"):
+            open_checkpoint(tmp_path / "module.pt")
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "script.pt")
     assert "a TorchScript archive" in why_not(tmp_path / "script.pt")
 

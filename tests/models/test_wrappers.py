@@ -1,11 +1,13 @@
 """A model within wrappers of other libraries is measured as it is alone, and a user's hooks are named."""
 
+import re
 import warnings
 
 import pytest
 import torch
 from known_models import LINE
 from torch import nn
+from transformer_lens.hook_points import HookPoint
 
 from anchorlens import AnchorTask, ModelConfig, build_model, classify, evaluate, gamma_table, probes
 from anchorlens.models import hooks
@@ -160,6 +162,19 @@ class TestHooks:
         assert "the model has hooks of yours at blocks.1.mlp, and is measured" in page
         model.blocks[1].mlp._forward_hooks.clear()
         assert not [note for note in classify(model, TASK).warnings if "hooks" in note]
+
+    def test_a_module_in_the_place_of_a_hook_point_is_named(self):
+        """As SAELens puts an autoencoder there."""
+        model = build_model(TINY)
+        model.blocks[1].hook_mlp_out = nn.Linear(16, 16)
+        model.setup()
+        said = r"blocks\.1\.hook_mlp_out \(a Linear in the place of the hook point\)"
+        assert any(re.search(said, note) for note in classify(model, TASK).warnings)
+        with pytest.warns(UserWarning, match=said):
+            evaluate(model, TASK, n_noise=2)
+        model.blocks[1].hook_mlp_out = HookPoint()
+        model.setup()
+        assert hooks_in_words(model) is None and hooks_in_words(nn.ModuleDict({"hook_a": nn.ReLU()})) is None
 
     def test_hooks_of_torch_and_permanent_ones_count_and_those_of_libraries_do_not(self):
         model = build_model(TINY)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from anchorlens import AnchorTask, evaluate
+from anchorlens import AnchorTask, ModelConfig, build_model, evaluate
 from anchorlens.extras.scan.task import ScanTask
+from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.tasks.shared.evaluator import Evaluator, logits_in
 
 TASK = AnchorTask()
@@ -110,3 +111,62 @@ def test_a_task_of_many_positions_needs_them_all_and_says_so():
         evaluator.greedy(tokens, torch.tensor([3, 5]), end=0)
     longer = Evaluator(lambda tokens: torch.eye(task.d_vocab)[torch.nn.functional.pad(tokens, (1, 0))], task)
     assert longer.greedy(tokens, torch.tensor([3, 5]), end=1) == [[], []]  # one position more, at the start
+
+
+class Net(torch.nn.Module):
+    """One-hot logits of a token, changed by a function of the logits."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def forward(self, tokens):
+        return self.change(torch.nn.functional.one_hot((tokens * 7 + 3) % 110, 110).float().cumsum(1))
+
+
+class TestTwoPasses:
+    """A model whose answers depend on chance or on the batch has no accuracy."""
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            (
+                lambda y: torch.nn.functional.dropout(y, 0.1, training=True),
+                "in a second pass.*dropout or noise",
+            ),
+            (lambda y: y + 0.5 * torch.randn_like(y), "in a second pass over the same rows"),
+            (lambda y: y - y.mean(0), "for a row alone or among fewer.*mixes the rows"),
+        ],
+    )
+    def test_are_compared(self, change, said):
+        for model in (Net(change), Net(change).forward):
+            with pytest.raises(ValueError, match=said):
+                evaluate(model, TASK, n_noise=2)
+        rows = TOKENS + torch.arange(4)[:, None]
+        with pytest.raises(ValueError, match=said):
+            Evaluator(Net(change), ScanTask()).right(TokenBatch(rows, rows))
+
+    @pytest.mark.parametrize(
+        "change",
+        [lambda y: y, lambda y: 0 * y, lambda y: y + 1e-5 * torch.rand_like(y), lambda y: y.bfloat16(),
+         lambda y: y * torch.nan, lambda y: torch.where(y == 0, -torch.inf, y)],
+    )  # fmt: skip
+    def test_that_agree_are_measured(self, change):
+        state = torch.get_rng_state()
+        evaluate(Net(lambda y: y), TASK, n_noise=2)
+        assert torch.equal(state, torch.get_rng_state())
+        assert evaluate(Net(change), TASK, n_noise=2).measures.keys() >= {"train", "id"}
+
+
+def test_more_outputs_than_tokens_are_noted():
+    hidden = torch.arange(128.0).expand(1, 9, 128)
+
+    def padded(n):
+        return lambda tokens: torch.nn.functional.pad(LOGITS[:1].expand(len(tokens), -1, -1), (0, n))
+
+    notes = evaluate(lambda tokens: hidden.expand(len(tokens), -1, -1), TASK, n_noise=2).notes
+    assert "128 outputs for 110 tokens" in notes[-1] and "hidden states" in notes[-1]
+    for n in (0, 18):  # a vocabulary that is padded, whose last outputs no answer has
+        assert evaluate(padded(n), TASK, n_noise=2).notes == ()
+    model = build_model(ModelConfig(d_vocab=128))  # which states its vocabulary
+    assert not [note for note in evaluate(model, TASK, n_noise=2).notes if "outputs" in note]

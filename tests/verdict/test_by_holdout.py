@@ -12,7 +12,16 @@ import torch
 from known_fits import CONFIG, PAIRS, RANDOM, TRIPLES, WEIGHTED, copier_of, fitted, memoriser_of, rule_of
 from known_models import as_bridge
 
-from anchorlens import AnchorTask, ModelConfig, TrainConfig, build_model, classify, load_checkpoint, train
+from anchorlens import (
+    AnchorTask,
+    ModelConfig,
+    TrainConfig,
+    build_model,
+    classify,
+    evaluate,
+    load_checkpoint,
+    train,
+)
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.extras.scan.task import ScanTask
 from anchorlens.files.loaded_model import PAPERS_TASK
@@ -232,8 +241,10 @@ class TestRefusals:
             classify(UNFIT, training_set=PAIRS)
         with pytest.raises(ValueError, match="d_vocab of the model must be at least 21"):
             classify(UNFIT, training_set=(PAIRS + 1, RANDOM))
-        with pytest.raises(ValueError, match="no task was given"):
-            classify(UNFIT)
+        for measure in (classify, evaluate):
+            with pytest.raises(ValueError, match="the task of model must be given, got none") as error:
+                measure(UNFIT)
+            assert "d_vocab" not in str(error.value) and "110" not in str(error.value)
 
 
 class TestWhoseData:

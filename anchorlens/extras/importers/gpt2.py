@@ -1,9 +1,9 @@
 """GPT-2 of other software: the folder of Hugging Face, the `ckpt.pt` of nanoGPT, and a minGPT in memory.
 
 Hugging Face has config.json, and model.safetensors or pytorch_model.bin. A nanoGPT has its weights in `model`
-and its sizes in `model_args`; bare weights need n_heads. The file of a nanoGPT does not name the activation.
-We assume nanoGPT's activation since 2023, gelu, unless the table `model` of a configuration gives another
-`act_fn`.
+and its sizes in `model_args` or another table of the file; bare weights need n_heads. Most files do not name
+the activation. We then assume nanoGPT's activation since 2023, gelu, unless the table `model` of a
+configuration gives another `act_fn`.
 
 The matrix c_attn holds queries, keys and values next to each other, each with its heads merged.
 Hugging Face's Conv1D stores [in, out], as a HookedTransformer does; the Linear of nanoGPT and minGPT stores
@@ -49,6 +49,9 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "add_cross_attention": (False,),
 }
 """The values of each field of a config.json that our architecture supports; the first is the default."""
+HEADS = ("n_head", "n_heads", "num_heads", "num_attention_heads", "nhead")
+"""The names of the number of heads in other software."""
+_ACTIVATIONS = ("activation", "act_fn", "activation_function", "act_type", "nonlinearity")
 _SIZES = {"n_layer": "n_layers", "n_head": "n_heads", "n_embd": "d_model", "vocab_size": "d_vocab"}
 _OF_HUGGING_FACE = {**_SIZES, "n_positions": "n_ctx", "n_inner": "d_mlp"}
 _OF_NANOGPT = {**_SIZES, "block_size": "n_ctx"}
@@ -57,8 +60,11 @@ _READ = (*_OF_HUGGING_FACE, *_ALLOWED)
 
 
 def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Remove the prefix `transformer.` from the names of the tensors."""
-    return {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+    """Remove the prefix `transformer.` from the names of the tensors, and name tied embeddings twice."""
+    named = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
+    if "lm_head.weight" in named:  # safetensors stores tied weights once, by either name
+        named.setdefault("wte.weight", named["lm_head.weight"])
+    return named
 
 
 def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
@@ -94,6 +100,8 @@ def gpt2_weights(
     embedding = unembedding = state.take("wte.weight", config.d_vocab, d_model)
     if tied is False or "lm_head.weight" in state:
         unembedding = state.take("lm_head.weight", config.d_vocab, d_model)
+    if tied is False and unembedding is embedding:
+        raise ValueError("wte.weight is missing")
     if tied and not torch.equal(embedding.nan_to_num(), unembedding.nan_to_num()):
         raise ValueError(
             "lm_head.weight must equal wte.weight for the tied embeddings of config.json, got other values. "
@@ -227,29 +235,31 @@ def _read_hugging_face(source: Source) -> LoadedModel:
 def _read_nano(source: Source) -> LoadedModel:
     """Read a nanoGPT.
 
-    A configuration may give the task, the vocabulary, and `n_heads` and `act_fn` in the table `model`.
+    A configuration may give the task, the vocabulary, and `n_heads` and `act_fn` in the table `model`. If it
+    does not, a table of the file has the number of heads.
 
     Raises:
         CheckpointError: If the configuration is invalid.
         ValueError: If the number of heads is not known, or the weights and the sizes contradict each other.
     """
-    args = _table(source.content, "model_args")
+    args = _with_heads(source.content)
     told = {} if source.config is None else _table(source.config.values, "model")
     used = ("task", "vocabulary", *(["model"] if told else []))
     notes = [] if source.config is None else not_used(source.config, used)
-    n_heads = args.get("n_head", told.get("n_heads"))
+    n_heads = next((args[name] for name in HEADS if name in args), told.get("n_heads"))
     if n_heads is None:
         raise ValueError(
-            "the number of heads of a nanoGPT must be in model_args or in config, got none. Open the "
+            "the number of heads of a nanoGPT must be in the file or in config, got none. Open the "
             "ckpt.pt that has model_args, or set n_heads in the table model of config (--config)"
         )
-    if "act_fn" not in told:
+    stated = [str(args[name]).lower() for name in _ACTIVATIONS if name in args]
+    if "act_fn" not in told and not stated:
         notes.append("the activation is not in a nanoGPT file: act_fn gelu is assumed")
-    config = gpt2_config(source.tensors, n_heads, told.get("act_fn", "gelu"))
-    check_sizes(args, _sizes(config, _OF_NANOGPT), "model_args")
+    config = gpt2_config(source.tensors, n_heads, told.get("act_fn", *stated[:1] or ["gelu"]))
+    check_sizes(args, _sizes(config, _OF_NANOGPT), "model_args or another table")
     check_sizes(told, {name: getattr(config, name, None) for name in told}, "the table [model]")
     whole = Settings(source.file, {**_table(source.content, "config"), **args})
-    notes += not_used(whole, (*_OF_NANOGPT, "bias"))
+    notes += not_used(whole, (*_OF_NANOGPT, "bias", *HEADS, *_ACTIVATIONS))
     step = source.content.get("iter_num")
     return imported(
         "nanoGPT",
@@ -271,3 +281,11 @@ def _table(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the table of this name, or an empty table if there is none."""
     table = values.get(name)
     return table if isinstance(table, dict) else {}
+
+
+def _with_heads(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the plain fields of the first table with a number of heads, from `model_args` on, if any."""
+    tables = [content.get("model_args"), *content.values(), content]
+    tables += [inner for one in tables if isinstance(one, dict) for inner in one.values()]
+    named = (one for one in tables if isinstance(one, dict) and not {*HEADS}.isdisjoint(one))
+    return {name: value for name, value in next(named, {}).items() if not isinstance(value, dict)}

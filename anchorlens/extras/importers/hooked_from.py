@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from anchorlens.extras.importers.checkpoints import model_of
-from anchorlens.extras.importers.gpt2 import gpt2_config, gpt2_weights, is_of_linears
+from anchorlens.extras.importers.gpt2 import HEADS, gpt2_config, gpt2_weights, is_of_linears
 from anchorlens.models import SIZES, device_of, evaluation_mode, unwrapped
 
 if TYPE_CHECKING:
     from anchorlens.models import HookedTransformer
 
 _ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
-_HEADS = ("n_head", "n_heads", "num_heads", "num_attention_heads")
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
 _TOLERANCE_OF_HALF = 0.05
 _MOST_POSITIONS = 16
@@ -100,7 +99,7 @@ def _n_heads(gpt: nn.Module) -> Any:
         ValueError: If the number is not found.
     """
     for place in (getattr(gpt, "config", None), *gpt.modules()):
-        for name in _HEADS:
+        for name in HEADS:
             if isinstance(n_heads := getattr(place, name, None), int):
                 return n_heads
     raise ValueError(

@@ -3,6 +3,7 @@
 The configuration is either ours (the tables task, model, train of `anchorlens train --config`) or a whole
 HookedTransformerConfig, `json.dump(model.cfg.to_dict(), file, default=str)`, with an optional table `task`.
 Weights with the norms of the variant gpt2 need no more than the table `task`: a note says what is assumed.
+The file itself may hold the HookedTransformerConfig, next to the weights.
 A model that `ModelConfig` can describe becomes a checkpoint; any other model becomes a HookedTransformer.
 """
 
@@ -76,7 +77,7 @@ def read(source: Source) -> LoadedModel:
         CheckpointError: If the configuration is missing or invalid.
         ValueError: If the weights and the configuration contradict each other.
     """
-    tensors, config = source.tensors, source.config or Settings(source.file, {})
+    tensors, (config, dropped) = source.tensors, _configuration(source)
     _check_names(tensors)
     given = config.values.keys()
     has_tables = not {"model", "train", "preset"}.isdisjoint(given)
@@ -93,7 +94,7 @@ def read(source: Source) -> LoadedModel:
         else:
             check_sizes(config.values, sizes, "the configuration")
             fields, train = {**config.values, **sizes}, None
-            notes = not_used(config, {*architecture_fields(), "task", "vocabulary"})
+            notes = dropped + not_used(config, {*architecture_fields(), "task", "vocabulary"})
             other = _other_than_ours(fields, tensors)
             if other is not None:
                 return _other_model(source, fields, notes, other)
@@ -101,6 +102,17 @@ def read(source: Source) -> LoadedModel:
             variant = "plain" if fields["normalization_type"] is None else "gpt2"
             ours = ModelConfig.from_dict({**known, "variant": variant, "gamma": None})
     return _checkpoint(source, ours, notes, train)
+
+
+def _configuration(source: Source) -> tuple[Settings, list[str]]:
+    """Return the caller's configuration, or the HookedTransformerConfig that the file holds, and notes."""
+    given = source.config or Settings(source.file, {})
+    least = {*_REQUIRED} if "task" in given.values else {"d_model", "n_layers"}  # a task alone may suffice
+    tables = [one for one in source.content.values() if isinstance(one, dict) and one.keys() >= least]
+    if not tables or not given.values.keys() <= {"task", "vocabulary"}:
+        return given, []
+    stored, dropped = Settings.of_weights(given.path, tables[0])
+    return Settings(given.path, {**stored.values, **given.values}), dropped
 
 
 def _check_names(tensors: Mapping[str, Tensor]) -> None:

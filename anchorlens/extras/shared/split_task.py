@@ -194,6 +194,7 @@ class SplitTask(TaskConfig):
         return self.evaluation(
             measures | self.further_measures(whole, but_the_end),
             finite=evaluator.finite,
+            notes=evaluator.notes,
             seed=seed,
             options={"max_train": max_train, **({} if half is None else {"half": half})},
             figure_specs=self.pictures(whole, evaluator, rng),

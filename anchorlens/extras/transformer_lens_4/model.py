@@ -264,7 +264,7 @@ class HookedTransformer(HookedRootModule):
         """Move the model to a GPU."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 
-    cpu = partialmethod(to, torch.device("cpu"))
+    cpu = partialmethod(to, torch.device("cpu"))  # pyright: ignore[reportAssignmentType]
     mps = partialmethod(to, torch.device("mps"))
 
     def process_weights_(self, **options: bool) -> None:

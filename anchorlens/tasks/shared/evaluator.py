@@ -102,12 +102,21 @@ FREE_BYTES = 10**9
 """The memory that the model of any file may take, in bytes."""
 _LAYER_BYTES = 200_000
 """The memory of the Python objects of one block."""
+_OUTPUTS = (
+    ", and some answers are no tokens: they are taken for logits, and a model without its head would give "
+    "hidden states in their place"
+)
+_FEW = 64
+"""The largest number of sequences that a model answers twice."""
+_TOLERANCE = 0.05
+"""The largest difference of two logits that count as equal, in units of the logits' standard deviation."""
 
 
 class Evaluator(Generic[AnyTask]):
     """An evaluator of one model on one task.
 
-    The evaluator records whether all used logits were finite.
+    The evaluator records whether all used logits were finite, and remarks on the model. The first batch shows
+    whether the model gives a sequence the same logits in a second forward pass with fewer sequences.
 
     One forward pass checks whole answers: greedy decoding gives the correct answer if and only if
     teacher-forced argmax gives each of its tokens.
@@ -134,6 +143,8 @@ class Evaluator(Generic[AnyTask]):
         self.model = model
         self.task = task
         self.finite = True
+        self.notes: tuple[str, ...] = ()
+        self.is_new = True
         config = getattr(model, "config", None)
         self.config = config if isinstance(config, ModelConfig) else None
         self.batch_size = batch_size
@@ -274,7 +285,36 @@ class Evaluator(Generic[AnyTask]):
                 f"model must take the tokens 0 to {self.task.d_vocab - 1} at {tokens.shape[1]} positions, "
                 f"got an IndexError ({safe_text(error, 100)}). Check that the model belongs to this task."
             ) from error
-        return logits_in(output, tokens, self.task.d_vocab_out)
+        logits = logits_in(output, tokens, self.task.d_vocab_out)
+        if self.is_new and self.config is None:
+            self.is_new = False
+            check_repeats(model, tokens.to(self.device), logits, self.task.d_vocab_out)
+            holders = (self.task, getattr(self.model, "cfg", None))
+            known = max(getattr(one, name, 0) for one in holders for name in ("d_vocab", "d_vocab_out"))
+            if int(logits.argmax(dim=-1).max()) >= known:  # not a vocabulary that is padded
+                self.notes = (f"the model gives {logits.shape[-1]} outputs for {known} tokens{_OUTPUTS}",)
+        return logits
+
+
+def check_repeats(
+    model: LogitsModel, tokens: Int[Tensor, "batch pos"], logits: Tensor, d_vocab_out: int
+) -> None:
+    """Check that a second pass over the first half of the sequences gives their logits again.
+
+    Raises:
+        ValueError: If the second pass gives other logits.
+    """
+    few = tokens[: min(_FEW, (len(tokens) + 1) // 2)]
+    first, again = logits[: len(few)], logits_in(model(few), few, d_vocab_out)
+    most = _TOLERANCE * first.float().std()
+    if bool(((again - first).abs() > most).any()):
+        is_random = bool(((logits_in(model(few), few, d_vocab_out) - again).abs() > most).any())
+        came = "in a second pass over the same rows" if is_random else "for a row alone or among fewer rows"
+        cause = "dropout or noise that stays on" if is_random else "what mixes the rows of a batch"
+        raise ValueError(
+            "the model must give a row the same logits every time in evaluation mode, got other logits "
+            f"{came}. Remove {cause} in model.eval()"
+        )
 
 
 def _too_few(n_given: int) -> ValueError:

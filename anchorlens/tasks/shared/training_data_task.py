@@ -126,6 +126,7 @@ class TrainingDataTask(TaskConfig):
             rows = generator(seed, "probe").permutation(len(part))[:_MOST_ASKED]
             of = len(part) if name == "train" else None  # held-out data stand for many more
             measures[name] = Accuracy.of_some(evaluator.right(part.take(rows)), of=of)
+        more["notes"] = (*more.get("notes", ()), *evaluator.notes)
         return self.evaluation(measures, finite=evaluator.finite, seed=seed, **more)
 
     def _never_trained(self, data: TokenBatch, held_out: TokenBatch) -> tuple[TokenBatch, dict[str, Any]]:

@@ -248,7 +248,6 @@ def evaluate(
     beside = _beside_the_rules(questions, id_trials, right, n_noise) if task.n_exceptions else {}
     unseen = _answers_on_unseen(questions, n_noise) if task.ood_pairs else _Unseen()
     found = {"train": trained, "id": questions.by_position("id", id_trials, right), **unseen.by_position}
-
     assert train_fresh is not None and train is not None and id_accuracy is not None
     overlap, other_targets = (None, None) if known is None else _compared_with_task(known, task)
     majority_baseline = float(np.bincount(train_targets).max()) / len(train_targets)
@@ -267,6 +266,7 @@ def evaluate(
         },
         in_conflict=task.in_conflict,
         finite=questions.finite,
+        notes=questions.notes,
         options=options | {"task": task.describe()} | ({} if half is None else {"half": half}),
         figure_specs=(evaluation.positions_figure(positions),) if len(positions) > 1 else (),
         train_source="fresh noise" if known is None else TRAINING_SET,

@@ -8,9 +8,9 @@ import pytest
 import safetensors.torch
 import torch
 from foreign_checkpoints import OURS, TINY, WHOLE, write_bare, write_hugging_face, write_released
-from known_models import only_on_3
+from known_models import only_on_3, user_built
 
-from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.importers import open_checkpoint, open_model
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.gamma import initial_weights
 from anchorlens.models.hooked import build_model
@@ -162,6 +162,37 @@ class TestHookedTransformer:
             "Give config (--config): the tables task and model",
         )
 
+    @pytest.mark.parametrize("weights", ["model", "state_dict"])
+    @pytest.mark.parametrize("key", ["config", "cfg", "model_config"])
+    @pytest.mark.parametrize("as_dict", [False, True])
+    def test_the_configuration_may_be_in_the_file(self, tmp_path, weights, key, as_dict):
+        model = user_built(normalization_type="LN")
+        cfg = model.cfg.to_dict() if as_dict else model.cfg
+        torch.save({weights: model.state_dict(), key: cfg}, tmp_path / "a.pt")
+        opened = open_model(tmp_path / "a.pt")
+        tokens = torch.arange(12)[None]
+        assert (
+            torch.allclose(opened.model(tokens), model(tokens), atol=1e-5) and opened.model.cfg.n_heads == 4
+        )
+        named = open_model(tmp_path / "a.pt", config={"task": {"key_max": 90, "seq_len": 12}})
+        assert named.task.key_max == 90
+
+    def test_a_part_of_a_configuration_in_the_file_says_what_is_missing(self, tmp_path):
+        written = write_bare(tmp_path)
+        args = {"d_model": 8, "n_layers": 2, "act_fn": "gelu", "lr": 1e-3}
+        torch.save({"model": torch.load(written.path), "args": args}, tmp_path / "a.pt")
+        refused(tmp_path / "a.pt", "got none of normalization_type, positional_embedding_type")
+        opened = open_checkpoint(tmp_path / "a.pt", config={"task": {"key_max": 90}})
+        assert opened.checkpoint.task.key_max == 90
+
+    def test_a_configuration_in_the_file_opens_no_other_file(self, tmp_path):
+        model = user_built(normalization_type="LN")
+        cfg = {**model.cfg.to_dict(), "vocabulary": "/etc/passwd", "task": {"kind": "scan"}}
+        torch.save({"model": model.state_dict(), "config": cfg}, tmp_path / "a.pt")
+        opened = open_model(tmp_path / "a.pt")
+        assert any("opens no other file: vocabulary, task" in note for note in opened.notes)
+        assert opened.task == AnchorTask() or opened.task is None
+
     @pytest.mark.parametrize(
         ("config", "cause"),
         [
@@ -312,6 +343,46 @@ class TestUnknown:
         refused(tmp_path / "a.safetensors", "those of no model that can be read")
         torch.save([torch.ones(2)], tmp_path / "a.pt")
         refused(tmp_path / "a.pt", "the file must hold a dict")
+
+    @pytest.mark.parametrize(
+        ("names", "what"),
+        [
+            (("embed.embed.W_E", "embed.pos_embed.W_pos", "mlm_head.W"), "a HookedEncoder (BERT), which"),
+            (("embed.embed.W_E", "embed.token_type_embed.W_token_type"), "a HookedEncoder (BERT), which"),
+            (("embed.W_E", "encoder.0.attn.W_Q", "decoder.0.cross_attn.W_Q"), "an encoder-decoder, which"),
+            (
+                ("shared.weight", "decoder.block.0.layer.1.EncDecAttention.q.weight"),
+                "an encoder-decoder, which",
+            ),
+            (
+                ("encoder.layers.0.linear1.weight", "decoder.layers.0.linear1.weight"),
+                "an encoder-decoder, wh",
+            ),
+            (("bert.encoder.layer.0.attention.self.query.weight",), "an encoder, which"),
+            (("net.0.weight", "net.2.weight"), "no model that can be read"),
+        ],
+    )
+    @pytest.mark.parametrize("key", [None, "state_dict"])
+    def test_another_kind_of_model_is_named_with_the_way(self, tmp_path, names, what, key):
+        weights = {name: torch.ones(4, 4) for name in names}
+        torch.save(weights if key is None else {key: weights}, tmp_path / "a.pt")
+        for way in (f"are those of {what}", "--model FILE.py:build", "evaluate(model, task)"):
+            refused(tmp_path / "a.pt", way)
+
+    def test_an_adapter_is_not_left_out_in_silence(self, tmp_path):
+        """Next to its base, in the file of its base, or alone."""
+        written = write_hugging_face(tmp_path)
+        whole = open_checkpoint(tmp_path).checkpoint
+        (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+        for way in ("adapter (LoRA)", "merge_and_unload()"):
+            refused(tmp_path, way)
+        opened = open_checkpoint(written.files[0])
+        assert torch.equal(last_logits(opened), whole.last_position_model()(TOKENS)[:, -1])
+        assert any("adapter_config.json" in note and "not applied" in note for note in opened.notes)
+        added = {"h.0.attn.c_attn.lora_A": torch.ones(2, 8), "h.0.attn.c_attn.lora_B": torch.ones(24, 2)}
+        for weights in ({**safetensors.torch.load_file(written.files[0]), **added}, added):
+            safetensors.torch.save_file(weights, tmp_path / "merged.safetensors")
+            refused(tmp_path / "merged.safetensors", "it holds an adapter (LoRA)")
 
     def test_a_folder_of_something_else(self, tmp_path):
         (tmp_path / "config.json").write_text('{"x": 1}')

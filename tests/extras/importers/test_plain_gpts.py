@@ -1,5 +1,6 @@
 """A GPT in plain torch becomes a HookedTransformer with its logits, from memory and from a nanoGPT's file."""
 
+import argparse
 import json
 
 import pytest
@@ -177,6 +178,44 @@ class TestTheFileOfANanoGPT:
         path = write_nano(tmp_path, nano())
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "n_embd": 32}))
         assert open_checkpoint(path).kind == "nanoGPT"
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            {"config": {"n_head": 4, "n_layer": 2, "learning_rate": 1e-3}},
+            {"config": {"model": {"n_heads": 4, "optimizer": "adamw"}}},
+            {"args": argparse.Namespace(num_heads=4, lr=1e-3)},
+            {"hyper_parameters": {"nhead": 4}},
+            {"num_attention_heads": 4},
+        ],
+    )
+    def test_the_number_of_heads_is_found_wherever_the_file_has_it(self, tmp_path, where):
+        gpt = nano(n_head=4)
+        torch.save({"model": gpt.state_dict(), "step": 4999, "val_loss": 3.1} | where, tmp_path / "m.pt")
+        model = open_checkpoint(tmp_path / "m.pt").checkpoint.build_model()
+        assert model.cfg.n_heads == 4
+        assert torch.allclose(model(TOKENS)[:, -1], logits(gpt), atol=1e-4)
+
+    def test_sizes_beside_the_number_of_heads_must_fit(self, tmp_path):
+        torch.save({"model": nano().state_dict(), "config": {"n_head": 2, "n_layer": 3}}, tmp_path / "m.pt")
+        with pytest.raises(CheckpointError, match="n_layer must be 2 as in the weights, got 3"):
+            open_checkpoint(tmp_path / "m.pt")
+
+    def test_an_activation_that_the_file_states_is_taken(self, tmp_path):
+        gpt = nano(act_fn=functional.relu)
+        opened = open_checkpoint(write_nano(tmp_path, gpt, model_args={"n_head": 2, "activation": "ReLU"}))
+        assert torch.allclose(opened.checkpoint.build_model()(TOKENS)[:, -1], logits(gpt), atol=1e-4)
+        assert not any("assumed" in note and "act_fn" in note for note in opened.notes)
+
+    @pytest.mark.parametrize("kept", ["transformer.wte.weight", "lm_head.weight"])
+    def test_tied_embeddings_may_be_stored_once(self, tmp_path, kept):
+        gpt = nano()
+        assert gpt.lm_head.weight is gpt.transformer.wte.weight
+        dropped = {"transformer.wte.weight", "lm_head.weight"} - {kept}
+        weights = {name: one for name, one in gpt.state_dict().items() if name not in dropped}
+        torch.save({"model": weights, "model_args": {"n_head": 2}}, tmp_path / "m.pt")
+        model = open_checkpoint(tmp_path / "m.pt").checkpoint.build_model()
+        assert torch.allclose(model(TOKENS)[:, -1], logits(gpt), atol=1e-4)
 
     def test_bare_weights_need_their_number_of_heads(self, tmp_path):
         gpt = nano(act_fn=functional.relu)

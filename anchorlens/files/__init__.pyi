@@ -23,6 +23,11 @@ from .settings import Settings as Settings
 from .tables import TABLES as TABLES
 from .tables import table_of_rows as table_of_rows
 from .tables import write_rows as write_rows
+from .wrapped import KEYS as KEYS
+from .wrapped import models_in as models_in
+from .wrapped import tables_in as tables_in
+from .wrapped import unwrapped as unwrapped
+from .wrapped import without_wrappers as without_wrappers
 from .writing import PAGES as PAGES
 from .writing import PICTURES as PICTURES
 from .writing import atomic_write as atomic_write

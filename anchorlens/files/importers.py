@@ -23,7 +23,8 @@ from anchorlens.configuration import as_path, checked_arguments
 from anchorlens.files import container
 from anchorlens.files.checkpoint import from_contents
 from anchorlens.files.loaded_model import LoadedModel
-from anchorlens.files.settings import BLOBS, ModelConfiguration, Settings
+from anchorlens.files.settings import BLOBS, ModelConfiguration, Settings, settings_beside
+from anchorlens.files.wrapped import unwrapped
 from anchorlens.plugins import fault_of, installed, is_own, leave_out
 from anchorlens.safe import CheckpointError, check_inside, ordinary_file, read_tensors, reading
 from anchorlens.tasks.shared.base import Task
@@ -46,6 +47,8 @@ class Source:
     """The configuration that the caller gave, or None."""
     task: Task | None = None
     """The task that the caller gave, used if neither the file nor the configuration names one."""
+    beside: Settings | None = None
+    """The settings in a JSON file in the folder of the weights file, or None."""
 
     @property
     def tensors(self) -> dict[str, Tensor]:
@@ -146,7 +149,8 @@ def open_model(
             )
         file = _weights_file(path) if path.is_dir() else path
         content, sha256 = read_tensors(file)
-        found = read_source(Source(path, file, content, settings, task))
+        beside = None if container.is_ours(content) else settings_beside(file)
+        found = read_source(Source(path, file, content, settings, task, beside))
     return replace(found, path=path, file=file, sha256=sha256)
 
 
@@ -164,11 +168,27 @@ def read_source(source: Source) -> LoadedModel:
             with reading(source.file, problem):
                 return _read_own(source)
         for importer in installed_importers():
-            if _ask(importer, "recognises", object, source.content):
+            content, notes = _recognised(importer, source)
+            if content is not None:
                 with reading(source.file, problem):
-                    if (found := _ask(importer, "read", LoadedModel, source)) is not None:
-                        return replace(found, kind=importer.KIND or found.kind)
+                    one = replace(source, content=content)
+                    if (found := _ask(importer, "read", LoadedModel, one)) is not None:
+                        return replace(found, kind=importer.KIND or found.kind, notes=(*notes, *found.notes))
         raise CheckpointError(source.file, "its weights are those of no model that can be read")
+
+
+def _recognised(importer: ModuleType, source: Source) -> tuple[Mapping[str, Any] | None, tuple[str, ...]]:
+    """Return the content of a file as an importer recognises it, with notes, or None.
+
+    An importer sees the content as it is, and then without wrappers, with the settings beside the file under
+    `config`.
+    """
+    recognises = functools.partial(_ask, importer, "recognises", object)
+    if recognises(source.content):
+        return source.content, ()
+    given = {**({} if source.beside is None else {"config": source.beside.values}), **source.content}
+    content, notes = unwrapped(given, recognises)
+    return (None if content is given else content), notes
 
 
 def _read_own(source: Source) -> LoadedModel:

@@ -29,6 +29,8 @@ _OPENING = ("vocabulary", "task", "train", "preset", "model")
 """The fields of a configuration file that may name other files."""
 _LARGEST = 2**20
 """The largest size of a configuration or vocabulary file, in bytes."""
+_NAMES = ("config", "cfg", "run", "params", "settings", "args", "hparams")
+"""The names of files of settings beside a file of weights."""
 
 
 @dataclass(frozen=True)
@@ -107,3 +109,19 @@ class Settings:
             if not isinstance(self.values["task"], dict):
                 raise ValueError(f"task must be a table of fields, got {safe_repr(self.values['task'])}")
             return read_stored_task(self.values["task"], without_places=True)
+
+
+def settings_beside(file: Path) -> Settings | None:
+    """Return the settings in a JSON file in the folder of a file of weights, or None without a file.
+
+    Raises:
+        CheckpointError: If the file cannot be read, or a link leads out of the folder.
+    """
+    stems = dict.fromkeys((file.stem, file.stem.replace("model", "config", 1), *_NAMES))
+    for stem in stems:
+        path = file.parent / f"{stem}.json"
+        if path.is_file():
+            with safe.reading(path):
+                safe.check_inside(file.parent, path, BLOBS)
+            return Settings.read(path)
+    return None

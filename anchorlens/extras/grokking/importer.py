@@ -41,11 +41,9 @@ KIND = "run of modular arithmetic"
 _ASKED = tuple(name for name in OPERATIONS if name not in ("table", "random"))
 _NAMES_IN_CONFIGS = {**{sign: name for name, sign in SIGNS.items()}, **{name: name for name in _ASKED}}
 """A map from the names of operations in configurations to the operations."""
-_CLEAR = 2
-"""The ratio of its accuracy to every other operation's from which an operation is found."""
-_LEAST, _RIGHT = 0.1, 0.9
-"""The least accuracy of the found operation, and the accuracy that suffices if no other reaches it."""
-_ACTIVATION = ("act_type", "act_fn")
+_LEAST = 0.95
+"""The least accuracy from which the weights confirm an operation."""
+_ACTIVATION = ("act_fn", "act_type", "activation", "activation_fn", "nonlinearity")
 _DEFAULTS: dict[str, Any] = {
     **{"positional_embedding_type": "standard", "attention_dir": "causal", "eps": 1e-5},
     **{"use_attn_scale": True, "use_local_attn": False},
@@ -90,7 +88,9 @@ def read(source: Source) -> LoadedModel:
     else:
         activation = next((config[name] for name in _ACTIVATION if name in config), "relu")
         fields = {"model": {"variant": "plain", "act_fn": str(activation).lower(), **table}}
-    found = read_source(replace(source, content=weights, config=Settings(path, fields), task=task))
+    found = read_source(
+        replace(source, content=weights, config=Settings(path, fields), task=task, beside=None)
+    )
     notes, split = [*found.notes, *dropped], layouts.split_in(run.content, task.modulus)
     if assumed := fields.keys() & _DEFAULTS.keys() - {*config, *table}:
         notes.append(f"not given, and assumed as TransformerLens does: {', '.join(sorted(assumed))}")
@@ -125,8 +125,8 @@ def read(source: Source) -> LoadedModel:
 def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any], Path]:
     """Return the settings of file, JSON and caller; the caller's table `model`; a path for errors."""
     config, path = run.config, source.file
-    if not config and (settings := layouts.beside(source.file)) is not None:
-        config, path = settings.values, settings.path
+    if not config and source.beside is not None:
+        config, path = source.beside.values, source.beside.path
     if source.config is None:
         return config, {}, path
     given = dict(source.config.values)
@@ -170,35 +170,24 @@ def _operation(
     of = f"of {'all' if split is None else 'its'} {len(pairs):,} {'' if split is None else 'trained '}pairs"
     shares = {name: _share(name, answered, p, pairs) for name in _ASKED}
     first, second, *_ = sorted(shares, key=lambda name: -shares[name])
-    are_enough = len(pairs) >= FEWEST_TRAINED
-    if (
-        are_enough
-        and shares[first] >= max(_LEAST, min(_RIGHT, _CLEAR * shares[second]))
-        and shares[second] < _RIGHT
-    ):
-        return first, (
-            f"operation {first}: its last weights answer {shares[first]:.4f} {of} right under it, and at "
-            f"most {shares[second]:.4f} under any other"
-        )
     names = (_NAMES_IN_CONFIGS.get(str(config.get(key))) for key in ("fn_name", "operation", "op"))
     named = next(filter(None, names), None)
-    fits = [
-        name
-        for name in sorted(shares, key=shares.__getitem__, reverse=True)
-        if shares[name] >= max(_LEAST, shares[first] / _CLEAR)
-    ]
-    if named is None and not (fits and are_enough):
+    if named is None and (len(pairs) < FEWEST_TRAINED or not shares[second] < _LEAST <= shares[first]):
         raise ValueError(
-            "the configuration must name the operation unless the last weights fit one on at least "
-            f"{FEWEST_TRAINED} pairs, got a fit on at most {shares[first]:.4f} {of}. In --config, set the "
-            f"task's kind (modular), modulus ({p}) and operation."
+            f"one operation must fit the weights on at least {FEWEST_TRAINED} pairs with an accuracy of at "
+            f"least {_LEAST}, got {first} {shares[first]:.4f} and {second} {shares[second]:.4f} {of}. In "
+            f"--config, give a table [task] with kind (modular), modulus ({p}) and operation, or operation = "
+            '"table" and its table for another operation'
         )
-    chosen = named or fits[0]
-    why = "as its configuration says" if named else "the first of several"
-    right = ", ".join(f"{name} {shares[name]:.4f}" for name in fits or [first])
-    return (
-        chosen,
-        f"operation {chosen}, {why}: it cannot be determined from the answers (correct {of}: {right})",
+    if named is not None and shares[named] < _LEAST <= shares[first]:
+        raise ValueError(
+            f"the operation must be {first} as the weights show ({shares[first]:.4f} {of}), got {named} in "
+            f"the configuration ({shares[named]:.4f}). In --config, give a table [task] with the operation"
+        )
+    chosen = named or first
+    return chosen, (
+        f"operation {chosen}: its last weights answer {shares[chosen]:.4f} {of} right under it, and at "
+        f"most {max(shares[name] for name in shares if name != chosen):.4f} under any other"
     )
 
 

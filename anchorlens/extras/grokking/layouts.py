@@ -18,14 +18,15 @@ from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.files import Settings, state_dict
-from anchorlens.safe import check_inside, reading
+from anchorlens.files import state_dict
+from anchorlens.safe import check_inside
 from anchorlens.texts import safe_repr
 
 _WEIGHTS = ("model", "model_state_dict", "model_state", "state_dict")
 _CONFIGS = ("config", "model_config", "cfg", "args", "metadata", "run_config")
 _TRAJECTORIES = {"checkpoints": "checkpoint_epochs", "state_dicts": "", "net": "net_its"}
 """A map from the key of a list of weights to the key of its steps."""
+_SPLITS = ("train_indices", "train_idx", "train_inds", "train_index")
 _STEPS = ("epoch", "epochs_done", "step", "global_step")
 _MODULI = ("p", "P", "modulus", "mod", "prime", "C", "group_parameter")
 """The configuration fields that hold p."""
@@ -55,7 +56,7 @@ class Run(NamedTuple):
         """Whether the model reads two to four tokens, and the file indicates modular arithmetic."""
         return len(self.weights.get("pos_embed.W_pos", ())) in (2, 3, 4) and bool(
             self.along
-            or "train_indices" in self.content
+            or any(name in self.content for name in _SPLITS)
             or modulus_field(self.config)
             or is_transposed(self.weights)
             or "x_embed" in self.weights
@@ -153,18 +154,19 @@ def split_in(content: Mapping[str, Any], p: int) -> list[int] | None:
     Raises:
         ValueError: If the indices are invalid.
     """
-    if "train_indices" not in content:
+    name = next((name for name in _SPLITS if name in content), None)
+    if name is None:
         return None
-    given = content["train_indices"]
+    given = content[name]
     indices = given.tolist() if isinstance(given, Tensor) else given
     if not isinstance(indices, list) or not indices or not all(type(index) is int for index in indices):
         raise ValueError(
-            f"train_indices must be a list of integers, got {safe_repr(given)}. Save a list of integers"
+            f"{name} must be a list of integers, got {safe_repr(given)}. Save a list of integers"
         )
     for index in (min(indices), max(indices)):
         if not 0 <= index < p * p:
             raise ValueError(
-                f"train_indices must be indices a * p + b of pairs in 0..{p * p - 1:,} for p = {p}, got "
+                f"{name} must be indices a * p + b of pairs in 0..{p * p - 1:,} for p = {p}, got "
                 f"{index:,}. Give the file of the run to which the indices belong."
             )
     return indices
@@ -182,22 +184,6 @@ def step_files(folder: Path) -> dict[int, Path]:
             check_inside(folder, file)
             found[int(match[1])] = file
     return dict(sorted(found.items()))
-
-
-def beside(file: Path) -> Settings | None:
-    """Return the configuration in a JSON file next to a file of weights, or `None` if no JSON file is found.
-
-    Raises:
-        CheckpointError: If the JSON file cannot be read, or a link leads out of the folder.
-    """
-    own = (file.stem, file.stem.replace("model", "config", 1))
-    for name in dict.fromkeys(f"{stem}.json" for stem in (*own, "config", "cfg", "run")):
-        path = file.parent / name
-        with reading(path):
-            check_inside(file.parent, path)
-        if path.is_file():
-            return Settings.read(path)
-    return None
 
 
 _TURNS = {

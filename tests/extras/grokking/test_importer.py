@@ -11,7 +11,7 @@ import published_runs as runs
 import pytest
 import torch
 from foreign_checkpoints import Written
-from published_runs import P, add, network, start, transposed
+from published_runs import P, add, network, start, transposed, with_biases
 from typer.testing import CliRunner
 
 from anchorlens import CheckpointError, classify, evaluate, open_checkpoint
@@ -238,7 +238,7 @@ class TestOtherLayouts:
         (tmp_path / "run").mkdir()
         for step, table in ((0, start()), (10, network(add, TRAINED)), (200, network())):
             torch.save(transposed(widened(table, P * P)), tmp_path / f"run/ckpt_step{step:06d}.pt")
-        (tmp_path / "run/run.json").write_text(json.dumps({"p": P, "act_fn": "relu"}))
+        (tmp_path / "run/run.json").write_text(json.dumps({"p": P, "act_fn": "relu", "operation": "add"}))
         opened = open_checkpoint(tmp_path / "run")
         assert list(opened.trajectory) == [0, 10, 200] and opened.file.name == "ckpt_step000200.pt"
         assert [row["id"] == 1 for row in along(tmp_path / "run", stable_rank).rows] == [False, False, True]
@@ -358,10 +358,31 @@ class TestBadInput:
         content["model"]["blocks.0.mlp.W_out"].zero_()
         content["model"]["unembed.b_U"][:] = torch.tensor([0, 0, 0, 0, 9.0])
         path = save(path, content)
-        opened = open_checkpoint(path)
-        assert any("it cannot be determined from the answers" in note for note in opened.notes)
+        line = refusal(path)
+        assert "with an accuracy of at least 0.95" in line and 'operation = "table"' in line
         table = {"task": {"kind": "modular", "modulus": P, "operation": "x3xy"}}
         assert open_checkpoint(path, config=table).checkpoint.task.operation == "x3xy"
+
+    def test_an_operation_that_the_weights_contradict(self, tmp_path):
+        config = {"p": P, "act_fn": "relu", "operation": "subtract"}
+        line = refusal(grokked_demo(tmp_path, config=config))
+        assert "must be add as the weights show (1.0000" in line and "got subtract" in line
+
+    @pytest.mark.parametrize("name", ["activation", "nonlinearity"])
+    def test_other_names_of_the_split_and_the_activation(self, tmp_path, name):
+        content = {"model": with_biases(network(add, TRAINED)), "train_idx": TRAINED}
+        opened = open_checkpoint(save(tmp_path / "a.pth", {**content, "config": {"p": P, name: "ReLU"}}))
+        assert accuracies(opened)["train"] == 1 and len(opened.checkpoint.training_set()) == len(TRAINED)
+        assert not any("not given" in note for note in opened.notes)
+
+    def test_settings_beside_bare_steps_in_the_orientation_of_transformer_lens(self, tmp_path):
+        (tmp_path / "config.json").write_text(json.dumps({"p": P, "act_fn": "relu", "operation": "add"}))
+        for step in (0, 100):
+            weights = {f"_orig_mod.{name}": one for name, one in with_biases(network()).items()}
+            torch.save(with_biases(network()) if step else weights, tmp_path / f"step_{step}.pt")
+        opened = open_checkpoint(tmp_path)
+        assert list(opened.trajectory) == [0, 100] and accuracies(opened)["id"] == 1
+        assert open_checkpoint(tmp_path / "step_0.pt").checkpoint.task == opened.checkpoint.task
 
     def test_another_embedding_for_a_number(self, tmp_path):
         weights = {**network(), "x_embed": start()["embed.W_E"]}

@@ -4,8 +4,8 @@ import pytest
 import torch
 from foreign_checkpoints import TINY, write_hugging_face, write_released
 
-from anchorlens.extras.importers.weights import unwrapped
 from anchorlens.files.importers import open_checkpoint
+from anchorlens.files.wrapped import unwrapped
 from anchorlens.models.gamma import initial_weights
 from anchorlens.probes import stable_rank
 from anchorlens.safe import CheckpointError

@@ -66,10 +66,10 @@ def test_every_circuit_was_asked_everything():
             assert len(row[group]) == len(columns[group]), row["name"]
 
 
-def test_the_readme_has_the_counts_of_the_causal_readings():
-    readme = " ".join((truth_page.PAGE.parents[1] / "README.md").read_text(encoding="utf-8").split())
-    said = r"from programs\]\([^)]*\), (\d+ of \d+) readings .* to use a given route, (\d+ of \d+) readings"
-    ((compiled, imposed),) = re.findall(said, readme)
+def test_the_page_evidence_has_the_counts_of_the_causal_readings():
+    evidence = (truth_page.PAGE.parents[2] / "docs/evidence.md").read_text(encoding="utf-8")
+    said = r"(\d+ of \d+) causal readings on compiled circuits, (\d+ of \d+) on trained ones"
+    ((compiled, imposed),) = re.findall(said, evidence)
     assert f"| six compiled circuits | {compiled} |" in truth_page.written()
     assert f"| 6 models with an imposed route | {imposed} |" in truth_page.written()
 

@@ -1,6 +1,8 @@
 # isort: split
 # What products use; outsiders have no promise about it.
 from . import hooks as hooks
+from .alterations import fingerprint as fingerprint
+from .alterations import repeated as repeated
 from .config import GAMMA_RANGE as GAMMA_RANGE
 from .config import PARTS as PARTS
 from .config import ModelConfig as ModelConfig

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -64,6 +65,27 @@ def copied(value: T) -> T:
         return copy.deepcopy(value)
     except (RuntimeError, TypeError):  # it holds a lock, or the result of a computation with gradients
         return value
+
+
+def fingerprint(weights: Iterable[Tensor]) -> str:
+    """Return a hash that is equal for equal weights."""
+    parts = (one.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy() for one in weights)
+    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+def repeated(fingerprints: Mapping[int, str]) -> Iterator[str]:
+    """Yield a note if checkpoints have the weights of earlier checkpoints.
+
+    Args:
+        fingerprints: a map from steps to the `fingerprint` of the weights.
+    """
+    first: dict[str, int] = {}
+    again = [str(step) for step, own in fingerprints.items() if first.setdefault(own, step) != step]
+    if again:
+        yield (
+            f"{len(again)} of {len(fingerprints)} checkpoints have the weights of an earlier checkpoint "
+            f"(steps {_listed(again)}), as if kept without a copy. Keep copy.deepcopy(model.state_dict())"
+        )
 
 
 def _parts(model: object) -> dict[tuple[str, str], Any]:

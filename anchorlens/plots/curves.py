@@ -113,7 +113,7 @@ def along_figure(readings: Sequence[str], metrics: Sequence[str], rows: Log) -> 
     drawn = list(readings)
     if len(probes) > 1:
         drawn = [next(name for name in readings if name.startswith(f"{probe}.")) for probe in probes]
-    drawn = drawn[:MOST_ROWS]
+    drawn = drawn[: 1 if len(probes) == 1 and len(drawn) > MOST_ROWS else MOST_ROWS]
     n_rows = len(drawn) + bool(metrics)
     figure = make_subplots(rows=n_rows, cols=1, shared_xaxes=True, vertical_spacing=0.25 / max(n_rows, 2))
     for row, name in enumerate(drawn, 1):

@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anchorlens.configuration import check_number, documented
+from anchorlens.files.any_module import of_any_module
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.loaded_model import LoadedModel, Trajectory
-from anchorlens.files.model_input import ModelInput, resolve
+from anchorlens.files.model_input import ModelInput, given_training_data, resolve
+from anchorlens.files.own_module import own_module
 from anchorlens.files.tables import write_rows
+from anchorlens.models.alterations import fingerprint, repeated
 from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of
+from anchorlens.models.wrappers import is_hooked
 from anchorlens.plots.curves import along_figure, measured
 from anchorlens.probes.registry import apply, checked_probes
+from anchorlens.probes.shared.checks import WeightsRefused
 from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.safe import CheckpointError
 from anchorlens.tasks.shared.base import Task
+from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.texts import safe_repr, safe_text
 from anchorlens.training.loop import TrainResult
 from anchorlens.training.progress import progress_bar
@@ -36,6 +42,9 @@ if TYPE_CHECKING:
     from anchorlens.files.settings import ModelConfiguration
 
 
+_ABOUT = ("run", "seed", "step", "reason")
+
+
 @documented
 @dataclass(frozen=True, eq=False)
 class Along:
@@ -44,7 +53,8 @@ class Along:
     rows: tuple[Mapping[str, Any], ...]
     """A row for each checkpoint. The column `run` contains the folder. The other columns are `seed`, `step`,
     the metrics of the task and `<probe>.<reading>` for every probe. A sample of test inputs gives each
-    metric. An undefined value is `None`."""
+    metric. An undefined value is `None`. If a probe refuses the weights of a checkpoint, for example because
+    the model does not fit its data yet, the column `reason` says why."""
     metrics: tuple[str, ...]
     """The names of the columns that contain metrics."""
     readings: tuple[str, ...]
@@ -103,6 +113,8 @@ def along(
     config: ModelConfiguration | None = None,
     device: str | torch.device = "auto",
     progress: bool | float | None = None,
+    model: str | None = None,
+    held_out: object = None,
     **options: object,
 ) -> Along:
     """Apply probes to every checkpoint of a training run, from the oldest to the newest checkpoint.
@@ -114,7 +126,8 @@ def along(
     Args:
         run: the folder of a run, a result of `train` that has a folder, or another library's run with several
             checkpoints. Give a run of another library as a path or as a `LoadedModel`. You may also give the
-            models of a run, as a dict from steps to models. A model is any input that a probe accepts.
+            models of a run, as a dict from steps to models. A model is any input that a probe accepts, for
+            example a copy of a module of your own.
         probes: a probe, the name of a probe, or a list of probes and names.
         task: the task of the run. If the task needs files, the field `data` of the task contains their paths.
             Default: the task of each checkpoint. For models in memory, `along` measures accuracies only with
@@ -123,6 +136,10 @@ def along(
             uses `config` for a dict of models, and for runs of another library.
         device: the device for the models (`auto`, `cpu`, `cuda`, `cuda:N` or `mps`).
         progress: the display of progress, as for `train`.
+        model: your function that builds the module of the weights, `FILE.py:FUNCTION`, as for `classify
+            --model`. `run` is then a dict from steps to paths.
+        held_out: data that models without a task were not trained on, as for `classify`. With the option
+            `training_set`, `along` measures their train accuracy and the accuracy on these data.
         **options: the options of the probe. Options are allowed only for a single probe.
 
     Returns:
@@ -134,7 +151,8 @@ def along(
         ValueError: If a checkpoint does not contain its training configuration.
         ValueError: If options are given for several probes.
         ValueError: If a model is given twice.
-        ValueError: If a probe refuses its input. The message then starts with the step.
+        ValueError: If a probe refuses its input, and not the weights of a checkpoint. The message then starts
+            with the step.
         CheckpointError: If the last checkpoint of `train` or the file of another library's run is damaged.
 
     Example:
@@ -154,12 +172,15 @@ def along(
     where = choose_device(device)
     name, models = _models(run, task, config, where)
     rows: list[dict[str, Any]] = []
+    kept: dict[int, str] = {}
+    data = given_training_data(options.get("training_set")), given_training_data(held_out)
     with progress_bar(len(models), enabled=progress, what="probing", unit="checkpoint") as update:
         for done, step in enumerate(models, 1):
             try:
-                model = models[step]
-                of_path = config if isinstance(model, str | os.PathLike) else None
-                given = resolve(model, task, config=of_path, device=where)
+                one: Any = models[step]
+                one = one if model is None else own_module(model, Path(one), str(where))
+                of_path = config if isinstance(one, str | os.PathLike) else None
+                given = resolve(one, task, config=of_path, device=where)
             except CheckpointError as error:  # a file that was cut off
                 if not isinstance(models, Trajectory):
                     raise
@@ -167,11 +188,14 @@ def along(
                 continue
             train = given.checkpoint and given.checkpoint.train_config
             row = {"run": name, "seed": train and train.seed, "step": step}
-            rows.append(row | _numbers(given, step, chosen, options))
+            kept[step] = fingerprint(getattr(given.model, "parameters", tuple)())
+            rows.append(row | _numbers(given, step, chosen, options, data))
             update(done, Path(name).name)
+    for note in repeated(kept):
+        warnings.warn(note, stacklevel=2)
     columns = list(dict.fromkeys(column for row in rows for column in row))
     readings = tuple(column for column in columns if "." in column)
-    metrics = tuple(column for column in columns if column not in ("run", "seed", "step", *readings))
+    metrics = tuple(one for one in columns if "." not in one and one not in _ABOUT)
     whole = ({column: row.get(column) for column in columns} for row in rows)
     return Along(tuple(whole), metrics, readings, options)
 
@@ -227,9 +251,13 @@ def _checked(models: Mapping[Any, ModelInput]) -> dict[int, ModelInput]:
 
 
 def _numbers(
-    given: LoadedModel, step: int, probes: Iterable[Callable[..., ProbeResult]], options: Mapping[str, Any]
+    given: LoadedModel,
+    step: int,
+    probes: Iterable[Callable[..., ProbeResult]],
+    options: Mapping[str, Any],
+    data: tuple[Any, Any],
 ) -> dict[str, Any]:
-    """Return the metrics of a checkpoint if its task is known, and the readings of the probes."""
+    """Return the metrics of a checkpoint if its task or data are known, and the readings of the probes."""
     numbers: dict[str, Any] = {}
     task = given.task
     try:
@@ -242,8 +270,14 @@ def _numbers(
                 if metric.logged_as:
                     measure = behaviour.measure(metric.name)
                     numbers[metric.name] = None if measure is None else measure.value
+        elif data[0] is not None:
+            numbers |= _accuracies(given.model, *data)
         for probe in probes:
-            result = apply(probe, given, **options)
+            try:
+                result = apply(probe, given, **options)
+            except WeightsRefused as error:
+                numbers["reason"] = str(error)
+                continue
             for name, value in result.numbers().items():
                 numbers[f"{result.probe}.{name}"] = None if value is None else number(value)
     except CheckpointError:  # which names its file
@@ -251,3 +285,12 @@ def _numbers(
     except ValueError as error:
         raise ValueError(f"step {step}: {error}") from error
     return numbers
+
+
+def _accuracies(model: Any, training_set: Any, held_out: Any) -> dict[str, float]:
+    """Return the train accuracy of a model without a task, and the accuracy on held-out data."""
+    if not is_hooked(model):
+        model, training_set, held_out = of_any_module(model, training_set, held_out)
+    task = TrainingDataTask.of(training_set, held_out)
+    found = task.evaluate(model, training_set=training_set, held_out=held_out)
+    return {name: one.value for name, one in found.measures.items() if one is not None}

@@ -289,7 +289,7 @@ def _course(
         return ""
     passed = passed_at(logged or saved, metrics.values(), behaviour.chance)
     whose = "It" if logged else "By its checkpoints, it"
-    return f" {whose} {course_in_words(passed['train'], passed['id'])}."
+    return f" {whose} {course_in_words(passed['train'], passed['id'], (logged or saved)[0]['step'])}."
 
 
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:

@@ -29,6 +29,7 @@ from anchorlens.tasks.shared.phases import (
     FIT_THRESHOLD,
     LABELS,
     MEMORISATION,
+    ORDER_ALONE,
     PHASES,
     SOLUTION_LABELS,
     Memorisation,
@@ -310,6 +311,8 @@ def phase_by_holdout(found: Holdout, bounds: Mapping[Memorisation, tuple[float, 
             if label == MEMORISATION[1] and (why := _without_a_rule(found, learnt)):
                 return Phase.undecided("answered by look-up", f"{why}; {numbers}")
             return Phase(None, None, numbers, solution=label)
+    if found.in_any_order and (why := _without_a_rule(found, learnt)):
+        return Phase.undecided("answered by look-up", f"{why}; {numbers}")
     why = (
         f"models that memorised have at most {memorised:.2f}, those that learnt a rule at least {learnt:.2f}"
     )
@@ -327,8 +330,7 @@ def _without_a_rule(found: Holdout, learnt: float) -> str | None:
         return f"a look-up in the other rows answers these rows too (accuracy {found.look_up:.2f})"
     related = "no ratio" if ratio is None else f"ratio {ratio:.2f}"
     if found.in_any_order:
-        known = "knows that the order does not matter; whether more is not shown"
-        return f"{known} ({related} with all orders of a row held out together)"
+        return f"{ORDER_ALONE} ({related} with all orders of a row held out together)"
     return f"related rows may teach a row ({related} above a look-up, with related rows held out together)"
 
 

@@ -13,7 +13,7 @@ from anchorlens.records import UNSTORED, Check, Count, Name, Plain, Record, Shar
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.phases import Phase
+from anchorlens.tasks.shared.phases import MEMORISATION, NOT_PROMISED, ORDER_ALONE, Phase
 from anchorlens.views import html, report, summary
 
 if TYPE_CHECKING:
@@ -289,6 +289,17 @@ class Verdict(Record):
         return inside if self.phase.cause == "not defined" and inside.is_named else self.phase
 
     @property
+    def headline(self) -> str:
+        """The label of `finding`, with the accuracy on held-out data or with what the label does not say."""
+        fresh, inside = self.behaviour.measures.get("held_out"), self.by_probes.phase
+        if fresh is not None:
+            return f"{self.finding.label}, accuracy {fresh.value:.2f} on held-out data"
+        if not self.phase.is_named and ORDER_ALONE in inside.reason:
+            return f"{inside.label}; it {ORDER_ALONE}"
+        learnt = self.finding.solution == MEMORISATION[1]
+        return f"{self.finding.label}; {NOT_PROMISED}" if learnt else self.finding.label
+
+    @property
     def readings(self) -> pandas.DataFrame:
         """The table of `by_probes.evidence`, with a row for each reading and the reading's name as index.
 
@@ -329,10 +340,10 @@ class Verdict(Record):
 
     def __repr__(self) -> str:
         agreement = {True: ", agrees", False: ", disagrees", None: ""}[self.agreement]
-        n_warnings = len(self.warnings)
+        n_warnings, fresh = len(self.warnings), "held_out" in self.behaviour.measures
         warned = f"; {n_warnings} warning{'s' if n_warnings > 1 else ''}" if n_warnings else ""
         return (
-            f"Verdict({self.subject.name}: {self.phase.label}; "
+            f"Verdict({self.subject.name}: {self.headline if fresh else self.phase.label}; "
             f"by the probes: {self.by_probes.phase.label}{self.by_probes.note}{agreement}{warned})"
         )
 

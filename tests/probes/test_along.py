@@ -1,5 +1,6 @@
 """Probes along a run: which checkpoints, and the same numbers as the probe gives alone."""
 
+import copy
 import json
 
 import anchorlens_command
@@ -123,6 +124,57 @@ class TestModelsWithSteps:
                 along(given, stable_rank)
         with pytest.raises(ValueError, match="step 3: "):
             along({3: model}, "stable_rank", layer=1)
+
+
+X = torch.cartesian_prod(torch.arange(20), torch.arange(20))
+Y = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1))
+BUILD = "nn.Sequential(nn.Embedding(20, 32), nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 20))"
+
+
+class TestAnyModule:
+    """A module that learns random labels by heart, at its start and after it has fit them."""
+
+    FEW = {"training_set": (X[:300], Y[:300]), "held_out": (X[300:], Y[300:])}
+
+    @pytest.fixture(scope="class")
+    def models(self):
+        torch.manual_seed(0)
+        model = eval(BUILD, {"nn": torch.nn})
+        start, optimizer = copy.deepcopy(model), torch.optim.AdamW(model.parameters(), lr=1e-2)
+        for _ in range(150):
+            torch.nn.functional.cross_entropy(model(X[:300]), Y[:300]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return {0: start, 150: model}
+
+    def test_a_checkpoint_that_does_not_fit_its_data_yet_is_a_row_with_a_reason(self, models):
+        found = along(models, "holdout", **self.FEW, related=False, n_copies=1)
+        start, end = found.rows
+        assert start["holdout.holdout_ratio"] is None and "at least 0.9, got 0.0" in start["reason"]
+        assert end["holdout.holdout_ratio"] <= 0.75 and end["reason"] is None
+        assert found.metrics == ("train", "held_out") and end["train"] > 0.95 > 0.3 > end["held_out"]
+        titles = [axis.title.text for axis in found.plot().select_yaxes()]
+        assert titles == ["holdout_ratio", "answers"]
+
+    def test_one_that_does_not_fit_is_no_end_even_alone(self, models):
+        (row,) = along({0: models[0]}, "holdout", **self.FEW).rows
+        assert "the training accuracy of the model must be" in row["reason"] and row["train"] < 0.2
+        assert along({0: models[0]}, "holdout", **self.FEW).plot().data
+
+    def test_same_weights_are_said(self, models):
+        again = {**models, 300: copy.deepcopy(models[150])}
+        with pytest.warns(UserWarning, match=r"1 of 3 checkpoints.*\(steps 300\)"):
+            along(again, "holdout", **self.FEW, related=False, n_copies=1)
+
+    def test_files_of_weights_with_the_function_that_builds_the_module(self, models, tmp_path):
+        (tmp_path / "my_model.py").write_text(f"from torch import nn\n\ndef build():\n    return {BUILD}\n")
+        torch.save({"model": models[150].state_dict()}, tmp_path / "150.pt")
+        options = {**self.FEW, "related": False, "n_copies": 1}
+        (row,) = along(
+            {150: tmp_path / "150.pt"}, "holdout", model=f"{tmp_path / 'my_model.py'}:build", **options
+        ).rows
+        of_memory = along({150: models[150]}, "holdout", **options).rows[0]
+        assert row == of_memory
 
 
 @pytest.mark.parametrize(

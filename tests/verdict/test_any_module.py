@@ -99,6 +99,8 @@ class TestHeldOut:
     def test_a_rule_generalises(self, learnt):
         found = classify(learnt, training_set=(SIGNS, PARITY), held_out=(FRESH_SIGNS, FRESH_PARITY))
         assert found.phase.label == "generalises" and found.agreement is True
+        accuracy = found.behaviour.measure("held_out").value
+        assert f": generalises, accuracy {accuracy:.2f} on held-out data; by the probes" in repr(found)
         assert found.behaviour.measure("held_out").value > 0.9
 
     def test_random_labels_do_not(self, memorised):

@@ -94,6 +94,7 @@ class TestDataAlone:
             "By the probes the model learnt a rule: it still answers training data that"
             in verdict.explanation
         )
+        assert verdict.headline == "learnt a rule; how many other inputs it answers is not shown"
         assert verdict.behaviour.train.value > 0.98 and set(verdict.behaviour.measures) == {"train"}
         assert verdict.phase.label == "undecided: not defined" and verdict.warnings == (NO_TASK,)
 

@@ -30,6 +30,7 @@ from anchorlens.files import (
     newest_whole,
     read_source,
 )
+from anchorlens.models import fingerprint, repeated
 from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks import FEWEST_TRAINED, Evaluator
 
@@ -118,7 +119,8 @@ def read(source: Source) -> LoadedModel:
         found.checkpoint, task=task, step=run.step, training_data=_training_data(task, split)
     )
     entries, left_out = _entries(source.path, source.file, run, config, checkpoint)
-    whole = (*notes, *left_out)
+    tables = {step: table.values() for step, _, table in run.along if step in entries}
+    whole = (*notes, *left_out, *repeated({step: fingerprint(own) for step, own in tables.items()}))
     return LoadedModel(checkpoint, task, whole, trajectory=Trajectory(entries), log=run.log)
 
 

@@ -20,7 +20,7 @@ from anchorlens.models.wrappers import is_hooked
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE
 from anchorlens.plots.bars import accuracy_lines
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_model
+from anchorlens.probes.shared.checks import MOST_SEQUENCES, WeightsRefused, check_model
 from anchorlens.probes.shared.further_training import Copies
 from anchorlens.probes.shared.look_up import ABOVE_CHANCE, LookUp
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
@@ -438,7 +438,7 @@ def _trained_without(
             if update in UPDATES:
                 found.append([copies.accuracies(*each).cpu().numpy() for each in questions])
             if update == 0 and (least := float(np.mean(found[0], axis=1).min())) < _KNOWN:
-                raise ValueError(
+                raise WeightsRefused(
                     f"the training accuracy of the model must be at least {_KNOWN}, got {least:.2f}. Give "
                     "the training_set of the model, or a model that fits its training data"
                 )

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.two_anchor.task import AnchorTask
 
+
+class WeightsRefused(ValueError):
+    """The error of a probe that refuses the weights of a model, and may accept those of a later step."""
+
+
 MOST_SEQUENCES = 1_000_000
 """The largest `n_sequences` that a probe accepts."""
 
@@ -45,7 +50,7 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
     """
     for parameter_name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
-            raise ValueError(
+            raise WeightsRefused(
                 f"the weights of the {name} must be finite, got NaN or infinity in {parameter_name}. Use an "
                 "earlier checkpoint"
             )

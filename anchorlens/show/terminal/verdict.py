@@ -36,7 +36,7 @@ def print_verdict(verdict: Verdict, verbose: bool = False) -> None:
     """
     console = Terminal()
     by_probes, behaviour = verdict.by_probes, verdict.behaviour
-    console.print(f"{_name(verdict)}: {verdict.finding.label}", style=_style(verdict.finding))
+    console.print(f"{_name(verdict)}: {verdict.headline}", style=_style(verdict.finding))
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
     nothing = "readings that support no label" if by_probes.evidence else "no readings"

@@ -110,6 +110,10 @@ LEARNT: tuple[Learnt, ...] = get_args(Learnt)
 """The labels of a task without OOD, in order."""
 MEMORISATION: tuple[Memorisation, ...] = get_args(Memorisation)
 """The labels by the probes if no phase is calibrated."""
+ORDER_ALONE = "knows that the order does not matter; whether more is not shown"
+"""What `holdout` says of a model that answers a left-out row only from the same tokens in another order."""
+NOT_PROMISED = "how many other inputs it answers is not shown"
+"""What the label `learnt a rule` does not say."""
 SOLUTION_LABELS: Mapping[Solution, str] = {
     "inferential": "inferential solution",
     "symmetric": "symmetric solution",
@@ -418,17 +422,22 @@ def passed_at(
     return found
 
 
-def course_in_words(train: int | None, id: int | None) -> str:
+def course_in_words(train: int | None, id: int | None, first: int | None = None) -> str:
     """Describe when a run fit its training data and when it generalised, from two steps of `passed_at`.
+
+    The first measured step is `first`, if it is known.
 
     >>> course_in_words(180, 6480)
     'fits after 180 steps, generalises 6,300 later'
     >>> course_in_words(180, None)
     'fits after 180 steps, and does not generalise by its end'
+    >>> course_in_words(0, None, first=0)
+    'fits at its first measured step already (0), and does not generalise by its end'
     """
     if train is None:
         return "does not fit by its end"
-    fits = f"fits after {train:,} steps"
+    already = f"fits at its first measured step already ({train:,})"
+    fits = already if train == first else f"fits after {train:,} steps"
     if id is None:
         return f"{fits}, and does not generalise by its end"
     return f"{fits}, generalises {f'{id - train:,} later' if id > train else 'by then'}"

@@ -164,6 +164,7 @@ class TestCourse:
         assert course_in_words(180, 180) == "fits after 180 steps, generalises by then"
         assert course_in_words(180, None) == "fits after 180 steps, and does not generalise by its end"
         assert course_in_words(None, None) == "does not fit by its end"
+        assert course_in_words(0, 9, first=0).startswith("fits at its first measured step already (0)")
 
 
 class Cell:

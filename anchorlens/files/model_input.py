@@ -180,7 +180,10 @@ def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
     return each  # pyright: ignore[reportReturnType]
 
 
-HINT = ". Use hooked_from(gpt) for a nanoGPT, a minGPT or a GPT-2 of Hugging Face"
+HINT = (
+    ". A probe of heads or MLPs needs a HookedTransformer. Use hooked_from(gpt) for a nanoGPT, a minGPT or a "
+    "GPT-2 of Hugging Face, and classify(model, training_set=(x, y)) for any other module"
+)
 """The hint for a plain GPT where a HookedTransformer is needed."""
 WHAT_HOLDS_A_MODEL = (
     "a HookedTransformer, a Checkpoint, the result of train, or the path of a checkpoint or run"

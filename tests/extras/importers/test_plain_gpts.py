@@ -142,7 +142,7 @@ def test_something_else_is_refused(gpt, cause):
 
 def test_what_needs_a_hookedtransformer_names_the_way():
     for measure in (probes.stable_rank, probes.v_similarity, classify):
-        with pytest.raises(ValueError, match=r"Use hooked_from\(gpt\) for a nanoGPT"):
+        with pytest.raises(ValueError, match=r"needs a HookedTransformer. Use hooked_from"):
             measure(nano(), AnchorTask())
 
 

@@ -114,9 +114,9 @@ def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int
     Raises:
         ValueError: If `values` is not a list of pairs of the task's anchors.
     """
-    is_list = isinstance(values, Iterable) and not isinstance(values, str)
-    few = [*itertools.islice(values, 10 * MOST_PAIRS)] if is_list else []  # they may have no end
-    if not is_list or not all(isinstance(pair, Iterable) for pair in few):
+    given = values if isinstance(values, Iterable) and not isinstance(values, str) else [None]
+    few = [*itertools.islice(given, 10 * MOST_PAIRS)]  # they may have no end
+    if not all(isinstance(pair, Iterable) for pair in few):
         raise ValueError(
             f"unseen_pairs must be a list of pairs, got {safe_repr(values)}. Give a list such as [(3, 4)]"
         )

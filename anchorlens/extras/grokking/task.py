@@ -300,8 +300,7 @@ class ModularTask(TaskConfig):
         return self.evaluation(
             measures,
             by_symmetry=Accuracy.of_some(right[same], of=int(same.sum())) if same.any() else None,
-            finite=evaluator.finite,
-            notes=evaluator.notes,
+            **evaluator.about,
             seed=seed,
             figure_specs=() if quick else self._pictures(right, groups, measures),
             train_source=source,

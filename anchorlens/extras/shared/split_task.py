@@ -193,8 +193,7 @@ class SplitTask(TaskConfig):
         measures["train"] = Accuracy.of_some(train[0], of=self.there_are("train"))
         return self.evaluation(
             measures | self.further_measures(whole, but_the_end),
-            finite=evaluator.finite,
-            notes=evaluator.notes,
+            **evaluator.about,
             seed=seed,
             options={"max_train": max_train, **({} if half is None else {"half": half})},
             figure_specs=self.pictures(whole, evaluator, rng),

@@ -150,6 +150,11 @@ class Evaluator(Generic[AnyTask]):
         self.batch_size = batch_size
         self.device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """The fields `finite` and `notes` of the evaluation."""
+        return {"finite": self.finite, "notes": self.notes}
+
     def answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
         """Return the most probable token after each sequence."""
         import torch

@@ -169,7 +169,7 @@ class HookedTransformerConfig(_Fields):
         return False
 
     @classmethod
-    def unwrap(cls, config: Any) -> HookedTransformerConfig:
+    def unwrap(cls, config: dict[str, Any] | TransformerLensConfig) -> HookedTransformerConfig:
         """Return a configuration unchanged, or make one from a dict or another class of TransformerLens."""
         if isinstance(config, cls):
             return config

@@ -14,6 +14,7 @@ import torch
 from anchorlens.configuration import check_number, documented
 from anchorlens.files.any_module import of_any_module
 from anchorlens.files.checkpoint import library_versions
+from anchorlens.files.csv_file import in_words
 from anchorlens.files.loaded_model import LoadedModel, Trajectory
 from anchorlens.files.model_input import ModelInput, given_training_data, resolve
 from anchorlens.files.own_module import own_module
@@ -218,19 +219,21 @@ def _models(
     folder = Path(run.path if isinstance(run, LoadedModel) else run)
     if not isinstance(run, LoadedModel) and (own := trajectory_of(folder, with_last=True)):
         return str(folder), own
-    none_there = ValueError(
-        f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, "
-        f"or another library's run with several checkpoints, got no checkpoint. Give another folder"
-    )
+    given, why = None, "they are a single checkpoint"
     try:
         given = resolve(run if isinstance(run, LoadedModel) else folder, task, config=config, device=device)
-    except CheckpointError:
+    except CheckpointError as error:
         if folder.is_file():
             raise
-        raise none_there from None
-    if not given.trajectory:
-        raise none_there
-    return str(folder), given.trajectory
+        why = str(error)
+    if given is not None and given.trajectory:
+        return str(folder), given.trajectory
+    seen = in_words(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ""
+    raise ValueError(
+        f"{safe_text(folder)} must be the folder of a run with checkpoints, which `train --out` writes, or "
+        f"another library's run with several checkpoints, got no checkpoint among {seen or 'no files'} "
+        f"({why}). Give another folder, or a dict from steps to models"
+    )
 
 
 def _checked(models: Mapping[Any, ModelInput]) -> dict[int, ModelInput]:

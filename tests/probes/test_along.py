@@ -193,6 +193,14 @@ def test_bad_input_gets_one_clear_error(arguments, words):
         along(*arguments)
 
 
+def test_a_folder_without_a_run_is_told_what_was_seen_and_why_it_was_not_taken(tmp_path):
+    for name in ("notes.txt", "weights.onnx"):
+        (tmp_path / name).write_text("")
+    with pytest.raises(ValueError, match="no checkpoint among 'notes.txt', 'weights.onnx' \\(") as error:
+        along(tmp_path, stable_rank)
+    assert f"({tmp_path}" in str(error.value) and "a dict from steps to models" in str(error.value)
+
+
 def test_options_of_several_probes_are_refused(runs):
     with pytest.raises(ValueError, match="options must be given for a single probe"):
         along(next(iter(runs)), [stable_rank, q_condensation], layer=1)

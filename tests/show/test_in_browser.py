@@ -66,6 +66,24 @@ def test_no_scrollbar_lies_over_a_picture_that_fits(browser, one):
     browser.wait("getComputedStyle(document.querySelector('.plot-box')).overflowX === 'auto'")
 
 
+def test_the_odds_of_a_model_stay_in_its_column(browser, four):
+    """Four columns of six, and the widest factor there is."""
+    browser.open(four, width=1100)
+    browser.evaluate(UNFOLD)
+    browser.evaluate(
+        "document.querySelectorAll('.al-several').forEach(table => table.style.maxWidth = '48rem')"
+    )
+    beyond = (
+        "(part => { part.textContent += ' Phase 2 (not comm.) ÷1,000 or more'; "
+        "return part.getBoundingClientRect().right > part.closest('td').getBoundingClientRect().right + 1; })"
+    )
+    assert browser.evaluate("document.querySelectorAll('.al-several .al-change').length") > 10
+    assert (
+        browser.evaluate(f"[...document.querySelectorAll('.al-several .al-change')].filter({beyond}).length")
+        == 0
+    )
+
+
 @pytest.mark.parametrize("name", ["one", "several"])  # as large as it was made, and scaled
 def test_pictures_answer_to_the_mouse(browser, request, name):
     browser.open(request.getfixturevalue(name))

@@ -30,20 +30,20 @@ _ANCHOR = re.compile(r"a[1-9][0-9]?")
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Mappings:
-    """Read a dataset from a `.csv` file of mappings (`read_csv`), or a `.toml` file with the table `task`.
+    """Read a dataset from a `.csv` or `.tsv` file of mappings (`read_csv`), or a `.toml` with `task`.
 
     Raises:
-        ValueError: If the suffix is not .csv or .toml, or the file is not a dataset. A TOML file must have
-            only the table `task`.
+        ValueError: If the suffix is not .csv, .tsv or .toml, or the file is not a dataset. A TOML file must
+            have only the table `task`.
         OSError: If the file cannot be read.
     """
     path = Path(path)
-    if path.suffix.lower() == ".csv":
+    if path.suffix.lower() in (".csv", ".tsv"):
         return replace(read_csv(path), file=path)
     if path.suffix.lower() != ".toml":
         raise ValueError(
-            "the dataset must be a .csv file of mappings or a .toml file with a task, got "
-            f"{safe_repr(str(path))}. Give a .csv or .toml file"
+            "the dataset must be a .csv or .tsv file of mappings or a .toml file with a task, got "
+            f"{safe_repr(str(path))}. Give such a file"
         )
     with _named(path):
         content = read_toml(_content(path, MOST_TOML_BYTES))

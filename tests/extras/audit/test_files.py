@@ -218,7 +218,8 @@ class TestTaskFile:
 
     def test_a_suffix_says_what_it_is(self, written):
         assert len(open_dataset(written(GOOD))) == 3
-        with pytest.raises(ValueError, match=re.escape("must be a .csv file of mappings or a .toml")):
+        assert as_dict(open_dataset(written(GOOD.replace(",", "\t"), "data.tsv"))) == TestGood.EXPECTED
+        with pytest.raises(ValueError, match=re.escape("must be a .csv or .tsv file of mappings or a")):
             open_dataset(written(GOOD, "data.txt"))
         with pytest.raises(OSError):
             open_dataset(written(GOOD).with_name("missing.csv"))

@@ -131,21 +131,23 @@ Y = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1))
 BUILD = "nn.Sequential(nn.Embedding(20, 32), nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 20))"
 
 
+@pytest.fixture(scope="module")
+def models():
+    """A module at its start, and after it has fit random labels."""
+    torch.manual_seed(0)
+    model = eval(BUILD, {"nn": torch.nn})
+    start, optimizer = copy.deepcopy(model), torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(150):
+        torch.nn.functional.cross_entropy(model(X[:300]), Y[:300]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return {0: start, 150: model}
+
+
 class TestAnyModule:
     """A module that learns random labels by heart, at its start and after it has fit them."""
 
     FEW = {"training_set": (X[:300], Y[:300]), "held_out": (X[300:], Y[300:])}
-
-    @pytest.fixture(scope="class")
-    def models(self):
-        torch.manual_seed(0)
-        model = eval(BUILD, {"nn": torch.nn})
-        start, optimizer = copy.deepcopy(model), torch.optim.AdamW(model.parameters(), lr=1e-2)
-        for _ in range(150):
-            torch.nn.functional.cross_entropy(model(X[:300]), Y[:300]).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        return {0: start, 150: model}
 
     def test_a_checkpoint_that_does_not_fit_its_data_yet_is_a_row_with_a_reason(self, models):
         found = along(models, "holdout", **self.FEW, related=False, n_copies=1)

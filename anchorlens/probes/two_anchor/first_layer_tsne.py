@@ -62,7 +62,8 @@ class FirstLayerTSNE(ProbeResult):
     def plot(self) -> go.Figure:
         """Plot the t-SNE, with a pair and its reversed pair in one colour."""
         title = "Last position after attention 0, t-SNE"
-        return cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
+        figure = cluster_figure(self.points, self.labels, self.pairs.tolist(), title)
+        return figure.update_xaxes(showticklabels=False).update_yaxes(showticklabels=False)
 
 
 @takes_any()

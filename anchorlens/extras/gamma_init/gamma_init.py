@@ -115,8 +115,8 @@ def gamma_init_(
     if tied:
         note = f"{' and '.join(tied[0][:2])} are one matrix: tied blocks are drawn once"
         warnings.warn(note, stacklevel=3)
-    if own := [name for name, why in parameters.kept.items() if why not in PLAIN]:
-        note = f"{_listed(parameters.kept, own)}: kept as they are. Give the fan-in of a name to draw it"
+    if own := {name: why for name, why in parameters.kept.items() if why not in PLAIN}:
+        note = f"{_listed(own)}: kept as they are. Give the fan-in of a name to draw it"
         warnings.warn(note, stacklevel=3)
     with torch.no_grad():
         for _, parameter, value in parameters.constants:
@@ -216,7 +216,7 @@ class GammaTable(Record):
         """Count the parameters that are not weight matrices, and give the reasons of those kept unchanged."""
         n_zeros, n_ones, n_kept = map(len, (self.zeros, self.ones, self.kept))
         reasons = dict(zip(self.kept, self.reasons, strict=True))
-        kept = f"{n_kept}: {_listed(reasons, self.kept)}" if reasons else f"{n_kept}"
+        kept = f"{n_kept}: {_listed(reasons)}" if reasons else f"{n_kept}"
         return f"other parameters at 0: {n_zeros}; at 1: {n_ones}; left as they are: {kept}"
 
     _repr_html_ = html
@@ -398,10 +398,9 @@ def _row(start: _Start, distribution: Distribution) -> GammaRow:
     )
 
 
-def _listed(reasons: Mapping[str, str], names: Sequence[str], most: int = 5) -> str:
+def _listed(reasons: Mapping[str, str]) -> str:
     """List the first few names, each with its reason."""
-    more = [f"and {len(names) - most} more"] if len(names) > most else []
-    return ", ".join([*(f"{name} ({reasons[name]})" for name in names[:most]), *more])
+    return ", ".join([f"{name} ({why})" for name, why in reasons.items()][:5]) + ", ..." * (len(reasons) > 5)
 
 
 def _finite(value: float) -> float | None:

@@ -151,7 +151,8 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
         _check_tensor(names[0], tensors[names[0]])
         roles[names] = [_role(*place, names, tensors[names[0]], hooked, trace) for place in places]
     numbers = {names[0]: asked[name] for names in roles for name in names if asked.get(name)}
-    kept = {name: why for name, why in _own_starts(roles, tensors, hooked).items() if name not in numbers}
+    first = {names[0]: (tensors[names[0]], known[0]) for names, known in roles.items()}
+    kept = {name: why for name, why in own_starts(first, not hooked).items() if name not in numbers}
     kept |= {names[0]: ASKED for names in roles if None in [asked.get(name, 0) for name in names]}
     unknown = {name for names, known in roles.items() if None in known for name in names}
     found: list[Matrix] = []
@@ -161,7 +162,7 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
         if names[0] in kept:
             continue
         if number := numbers.get(names[0]):
-            part = "embedding" if names[0] in trace.heads else None
+            part = "embedding" if names[0] == trace.head else None
             found.append(
                 replace(of_matrix[0] if of_matrix else Matrix(names, parameter, 1, part), fan_in=number)
             )
@@ -176,26 +177,10 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
     found = [part for matrix in found for part in _split(matrix, modules)]
     found.sort(key=lambda matrix: order.get(matrix.names[0], len(order)))
     n_writers = sum(len(matrix.names) for matrix in found if matrix.writes and matrix.within is None)
-    n_writers += sum(len(names) for names, known in roles.items() if names[0] in kept and _writes(known))
+    n_writers += sum(len(first[name][1].names) for name in kept if getattr(first[name][1], "writes", False))
     if isinstance(model, HookedTransformer):
         n_writers = 2 * len(model.blocks)
     return Parameters(tuple(found), tuple(constants), kept, n_writers, type(model).__name__)
-
-
-def _own_starts(
-    roles: Mapping[tuple[str, ...], list[Matrix | float | None]],
-    tensors: Mapping[str, Tensor],
-    hooked: Mapping[str, object],
-) -> dict[str, str]:
-    """Return the reasons of `own_starts`; the values in a HookedTransformer are no reason."""
-    judged = {names[0]: tensors[names[0]] for names in roles}
-    first = {names[0]: known[0] for names, known in roles.items() if not hooked}
-    fan_ins = {name: role.fan_in for name, role in first.items() if isinstance(role, Matrix)}
-    return own_starts(judged, fan_ins, {n: role for n, role in first.items() if not isinstance(role, Matrix)})
-
-
-def _writes(roles: list[Matrix | float | None]) -> bool:
-    return any(isinstance(role, Matrix) and role.writes for role in roles)
 
 
 def check_memory(parameters: Parameters) -> None:
@@ -305,7 +290,7 @@ def _role(
             return None
         case _, "weight" if linear:
             fan_in = shape[0] if _is_conv1d(module) else shape[1:].numel()
-            is_head, writes = names[0] in trace.heads, path.rpartition(".")[2] in _WRITERS
+            is_head, writes = names[0] == trace.head, path.rpartition(".")[2] in _WRITERS
             if is_head or (writes and "." not in path and not trace.ran):
                 return Matrix(names, parameter, fan_in, "embedding" if is_head else None)
             return Matrix(names, parameter, fan_in, _part(path), writes=writes)

@@ -1,14 +1,13 @@
-"""What a forward pass of a module shows: the matrices of its output, and the fan-in of bare parameters."""
+"""What a forward pass of a module shows: the matrix of its output, and the fan-in of bare parameters."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import math
-import re
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,17 +19,15 @@ _LARGEST = 2**26
 _LONGEST = 1024
 """The largest number of tokens or features of an input that is tried."""
 _PRODUCTS = {"matmul", "mm", "bmm", "addmm", "baddbmm", "__matmul__"}
-_SUMS = {"add", "add_", "__add__", "__radd__", "__iadd__"}
-_VIEWS = re.compile("(T|Transpose|Permute|View|UnsafeView|Expand|Unsqueeze)Backward0")
 
 
 class Traced(NamedTuple):
     """What a forward pass shows of the parameters of a module."""
 
-    heads: frozenset[str] = frozenset()
-    """The matrices whose product is the output, if the module reads tokens."""
+    head: str = ""
+    """The matrix whose product is the output, if the module reads tokens."""
     fan_ins: Mapping[str, int] = {}
-    """The number of inputs that each output of a parameter sums, or d_model for a table of vectors."""
+    """The number of inputs that each output of a parameter sums."""
     ran: bool = False
     """Whether the module took one of the inputs that were tried."""
 
@@ -48,22 +45,21 @@ def traced(model: nn.Module) -> Traced:
     """Run a copy of a module on inputs that fit its shapes, until it takes one.
 
     The module and the random state do not change. A parameter has a fan-in if it goes whole, and always with
-    the same number of inputs, into matrix products, `einsum`, look-ups and sums with activations.
+    the same number of inputs, into matrix products and `einsum`.
     """
     with contextlib.suppress(Exception), warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")  # this is code of one's own
         if sum(parameter.numel() for parameter in model.parameters()) > _LARGEST:
             return Traced()
-        run = copied(model).requires_grad_()
-        names = {id(parameter): name for name, parameter in run.named_parameters()}
+        run = copied(model)
         for x in _inputs(run):
-            with contextlib.suppress(Exception), torch.enable_grad(), _Products(run) as seen:
+            with contextlib.suppress(Exception), torch.no_grad(), _Products(run) as seen:
                 output = run(x)
                 output = output.get("logits") if type(output) is dict else output
                 output = output if isinstance(output, Tensor) else output[0]
-                heads = () if x.is_floating_point() else _matrices_before(output.grad_fn)
+                _, head, _ = seen.made.get(_memory(output), (None, "", 0))
                 fan_ins = {name: min(n) for name, n in seen.found.items() if len(n) == 1 and 0 not in n}
-                return Traced(frozenset(names[id(one)] for one in heads), fan_ins, True)
+                return Traced("" if x.is_floating_point() else head, fan_ins, True)
     return Traced()
 
 
@@ -76,43 +72,37 @@ def _inputs(model: nn.Module) -> Iterator[Tensor]:
         yield torch.randn(shape, device="cpu")
 
 
-def _matrices_before(node: Any) -> list[Tensor]:
-    """Return the matrices of the last product, or none if the output is a sum of several parts."""
-    while node is not None:
-        leaves = [(parent, _leaf(parent)) for parent, _ in node.next_functions if parent is not None]
-        if matrices := [leaf for _, leaf in leaves if leaf is not None and leaf.dim() > 1]:
-            return matrices
-        others = [parent for parent, leaf in leaves if leaf is None]
-        node = others[0] if len(others) == 1 else None
-    return []
-
-
-def _leaf(node: Any) -> Tensor | None:
-    """Return the parameter that a node of the graph views, or None for a value that was computed."""
-    while _VIEWS.fullmatch(type(node).__name__):
-        node = node.next_functions[0][0]
-    return getattr(node, "variable", None)
-
-
 class _Products(TorchFunctionMode):
-    """Notes for each parameter the numbers of inputs that its products sum. Use it as a context manager."""
+    """Notes for each parameter the numbers of inputs that its products sum. Use it as a context manager.
+
+    `made` has each product with its parameter, and what functions of one activation make of it. It keeps the
+    tensors, so that no other tensor takes their memory.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.found: defaultdict[str, set[int]] = defaultdict(set)
-        self._named = {_memory(one): (name, one) for name, one in model.named_parameters() if one.dim() > 1}
-        self._results: dict[int, tuple[Tensor, str, int]] = {}
+        self.made: dict[int, tuple[Tensor, str, int]] = {}
+        self._named = {_memory(one): (name, one) for name, one in model.named_parameters()}
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # pyright: ignore
         result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
-        if name == "sum" and id(args[0]) in self._results:  # heads that are summed after their products
-            product, of, n = self._results[id(args[0])]
-            self.found[of] = {n * product.numel() // result.numel()}
-        for operand, n in _summed(name, (*args, *(kwargs or {}).values()), result):
+        if not isinstance(result, Tensor):
+            return result
+        args = (*args, *(kwargs or {}).values())
+        places = {_memory(x) for x in args if isinstance(x, Tensor)} - self._named.keys()
+        before = self.made.get(places.pop()) if len(places) == 1 else None
+        self.made.pop(_memory(result), None)  # an operation in place
+        if before is not None:
+            product, of, n = before
+            if name == "sum":  # heads that are summed after their products
+                self.found[of] = {n * product.numel() // result.numel()}
+            self.made[_memory(result)] = result, of, n
+        for operand, n in _summed(name, args):
             of, whole = self._named.get(_memory(operand), ("", operand))
-            if of:
-                self.found[of].add(n if operand.numel() == whole.numel() or name in _SUMS else 0)
-                self._results[id(result)] = result, of, n
+            if of and whole.dim() > 1:
+                self.found[of].add(n if operand.numel() == whole.numel() else 0)
+                self.made[_memory(result)] = result, of, n
         return result
 
 
@@ -120,21 +110,16 @@ def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _summed(name: str, args: Any, result: Any) -> list[tuple[Tensor, int]]:
+def _summed(name: str, args: Sequence[Any]) -> list[tuple[Tensor, int]]:
     """Return operands of a function, each with the number of its entries that an output sums."""
     if name == "einsum" and isinstance(args[0], str) and "." not in args[0]:
         terms, arrow, kept = args[0].replace(" ", "").partition("->")
         kept = kept if arrow else [axis for axis, times in Counter(terms).items() if times == 1]
-        operands = zip(terms.split(","), args[1:] if isinstance(args[1], Tensor) else args[1], strict=True)
+        pairs = zip(terms.split(","), args[1:] if isinstance(args[1], Tensor) else args[1], strict=True)
         return [
-            (x, math.prod(x.shape[k] for k, axis in enumerate(term) if axis not in kept))
-            for term, x in operands
+            (x, math.prod(n for n, c in zip(x.shape, term, strict=True) if c not in kept))
+            for term, x in pairs
         ]
     if name in _PRODUCTS:
         return [(x, x.shape[axis]) for x, axis in ((args[-2], -1), (args[-1], -min(2, args[-1].dim())))]
-    if name in ("linear", "embedding"):
-        return [(args[1], args[1].shape[-1])]
-    if name == "__getitem__" and isinstance(args[1], Tensor) and args[1].dtype == torch.long:
-        return [(args[0], args[0].shape[-1])]
-    tables = [x for x in args[:2] if name in _SUMS and isinstance(x, Tensor) and x.dim() > 1]
-    return [(x, x.shape[-1]) for x in tables if x.shape != result.shape or 0 in x.stride()]
+    return [(args[1], args[1].shape[-1])] if name == "linear" else []

@@ -67,9 +67,9 @@ test-standin: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --standin -m gpu --numprocesses 2 --dist loadfile --no-loadscope-reorder \
 		$$(grep -rl --include='*.py' mark.gpu tests research/tests)
 
-# the notebooks, each in a kernel of its own, and the lines of the README
+# the notebooks, each in a kernel of its own, and the lines of the README; CI runs other stages beside them
 test-tutorials: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tutorials --numprocesses 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tutorials --numprocesses 2 --timeout 1800
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow --timeout 0

@@ -25,11 +25,27 @@ FORMATS = (released_code, gpt2, hooked_transformer)
 _SHOWN = 3
 _SHARD = re.compile(r"-\d{5}-of-(?!00001)\d{5}\b")
 """The part of a name that marks one of several weights files: `model-00001-of-00003.safetensors`."""
+_ADAPTER = (
+    "an adapter (LoRA), which changes the weights that it belongs to. Merge it first, in peft with "
+    "model.merge_and_unload(), and save the model"
+)
+_MARKS = {
+    **dict.fromkeys(("lora_A", "lora_B", "lora_embedding_A"), _ADAPTER),
+    **dict.fromkeys(("token_type_embed", "mlm_head", "nsp_head"), "a HookedEncoder (BERT)"),
+    **dict.fromkeys(("cross_attn", "EncDecAttention", "encoder_attn"), "an encoder-decoder"),
+}
+"""Parts of the names of weights that no format has, and what they show."""
 _OF_A_BRIDGE = re.compile(r"(^|\.)blocks\.\d+\.attn\.(q|k|v|qkv)\.|\._original_component\.")
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
-    """Find the weights file in a folder with a config.json of the released code or of Hugging Face."""
+    """Find the weights file in a folder with a config.json of the released code or of Hugging Face.
+
+    Raises:
+        CheckpointError: If the folder holds an adapter, or lacks the weights.
+    """
+    if (folder / "adapter_config.json").exists():
+        raise CheckpointError(folder, f"adapter_config.json is that of {_ADAPTER}")
     return released_code.file_in(folder, config) or gpt2.file_in(folder, config)
 
 
@@ -47,8 +63,8 @@ def read(source: Source) -> LoadedModel:
     try:
         with reading(source.file):
             content, notes = unwrapped(source.content, lambda content: _format(content) is not None)
-            if (known := _format(content)) is None:
-                raise CheckpointError(source.file, unknown(content))
+            if (known := _format(content)) is None or not _MARKS.keys().isdisjoint(_parts(source.content)):
+                raise CheckpointError(source.file, unknown(source.content))
             with reading(source.file, "its weights cannot be read"):
                 found = known.read(replace(source, content=content))
     except CheckpointError:
@@ -56,7 +72,14 @@ def read(source: Source) -> LoadedModel:
             raise
         way = "save them in one: model.save_pretrained(folder, max_shard_size='1000GB')"
         raise CheckpointError(source.file, f"it is one of several files of weights; {way}") from None
+    if (source.file.parent / "adapter_config.json").exists():
+        notes = (*notes, "the adapter of adapter_config.json in its folder is not applied")
     return replace(found, notes=(*notes, *found.notes))
+
+
+def _parts(content: Mapping[str, Any]) -> set[str]:
+    """Return the parts between dots of the names of all tensors."""
+    return {part for _, table in tables_in(content, set()) for name in table for part in name.split(".")}
 
 
 def _format(content: Mapping[str, Any]) -> Any:
@@ -80,8 +103,15 @@ def unknown(content: Mapping[str, Any]) -> str:
             f"it must hold named tensors, by themselves or under one of {', '.join(KEYS)}, got {shown}; save "
             "the weights: torch.save(model.state_dict(), path)"
         )
+    parts = _parts(content)
+    marked = [what for part, what in _MARKS.items() if part in parts]
+    if _ADAPTER in marked:
+        return f"it holds {_ADAPTER}"
+    if not marked and "encoder" in parts:
+        marked = ["an encoder-decoder" if "decoder" in parts else "an encoder"]
+    what = f"{marked[0]}, which cannot be read" if marked else "no model that can be read"
     return (
-        "its weights are those of no model that can be read without its class, since their names begin with "
-        f"{shown}. Give the class: --model FILE.py:build with --train-data DATA on the command line, or "
-        "classify(model, training_set=(x, y)) with the model in Python"
+        f"its weights are those of {what} without its class, since their names begin with "
+        f"{shown}. Give the class: --model FILE.py:build with --train-data DATA on the command line, or with "
+        "the model in Python classify(model, training_set=(x, y)) or evaluate(model, task)"
     )

@@ -115,9 +115,9 @@ def read(source: Source) -> LoadedModel:
         notes.append("its training pairs are not given: the pairs of the task's own split are assumed")
     if found.checkpoint is None:
         return replace(found, task=task, notes=tuple(notes))
-    checkpoint = replace(
-        found.checkpoint, task=task, step=run.step, training_data=_training_data(task, split)
-    )
+    defined = [pair for pair in split or () if task.answers[pair] >= 0]
+    data = None if split is None else task.sequences(np.array(defined))
+    checkpoint = replace(found.checkpoint, task=task, step=run.step, training_data=data)
     entries, left_out = _entries(source.path, source.file, run, config, checkpoint)
     tables = {step: table.values() for step, _, table in run.along if step in entries}
     whole = (*notes, *left_out, *repeated({step: fingerprint(own) for step, own in tables.items()}))
@@ -174,23 +174,16 @@ def _operation(
     first, second, *_ = sorted(shares, key=lambda name: -shares[name])
     names = (_NAMES_IN_CONFIGS.get(str(config.get(key))) for key in ("fn_name", "operation", "op"))
     named = next(filter(None, names), None)
-    if named is None and (len(pairs) < FEWEST_TRAINED or not shares[second] < _LEAST <= shares[first]):
+    is_open = named is None and (len(pairs) < FEWEST_TRAINED or not shares[second] < _LEAST <= shares[first])
+    if is_open or (named is not None and shares[named] < _LEAST <= shares[first]):
         raise ValueError(
-            f"one operation must fit the weights on at least {FEWEST_TRAINED} pairs with an accuracy of at "
-            f"least {_LEAST}, got {first} {shares[first]:.4f} and {second} {shares[second]:.4f} {of}. In "
-            f"--config, give a table [task] with kind (modular), modulus ({p}) and operation, or operation = "
-            '"table" and its table for another operation'
-        )
-    if named is not None and shares[named] < _LEAST <= shares[first]:
-        raise ValueError(
-            f"the operation must be {first} as the weights show ({shares[first]:.4f} {of}), got {named} in "
-            f"the configuration ({shares[named]:.4f}). In --config, give a table [task] with the operation"
+            f"one operation (the configuration: {named}) must fit the weights on {FEWEST_TRAINED} pairs "
+            f"with an accuracy of at least {_LEAST}, got {first} {shares[first]:.4f} and {second} "
+            f"{shares[second]:.4f} {of}. In --config, give a table [task] with modulus ({p}) and operation "
+            '(or "table" with its table)'
         )
     chosen = named or first
-    return chosen, (
-        f"operation {chosen}: its last weights answer {shares[chosen]:.4f} {of} right under it, and at "
-        f"most {max(shares[name] for name in shares if name != chosen):.4f} under any other"
-    )
+    return chosen, f"operation {chosen}: its last weights answer {shares[chosen]:.4f} {of} right under it"
 
 
 def _share(
@@ -202,13 +195,6 @@ def _share(
     except ValueError:
         return 0.0
     return float((answered[pairs] == right)[right >= 0].mean()) if (right >= 0).any() else 0.0
-
-
-def _training_data(task: ModularTask, split: list[int] | None) -> Any:
-    if split is None:
-        return None
-    pairs = np.array(split)
-    return task.sequences(pairs[task.answers[pairs] >= 0])
 
 
 def _entries(

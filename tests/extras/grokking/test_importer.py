@@ -359,14 +359,14 @@ class TestBadInput:
         content["model"]["unembed.b_U"][:] = torch.tensor([0, 0, 0, 0, 9.0])
         path = save(path, content)
         line = refusal(path)
-        assert "with an accuracy of at least 0.95" in line and 'operation = "table"' in line
+        assert "accuracy of at least 0.95" in line and '"table" with its table' in line
         table = {"task": {"kind": "modular", "modulus": P, "operation": "x3xy"}}
         assert open_checkpoint(path, config=table).checkpoint.task.operation == "x3xy"
 
     def test_an_operation_that_the_weights_contradict(self, tmp_path):
         config = {"p": P, "act_fn": "relu", "operation": "subtract"}
         line = refusal(grokked_demo(tmp_path, config=config))
-        assert "must be add as the weights show (1.0000" in line and "got subtract" in line
+        assert "(the configuration: subtract)" in line and "got add 1.0000" in line
 
     @pytest.mark.parametrize("name", ["activation", "nonlinearity"])
     def test_other_names_of_the_split_and_the_activation(self, tmp_path, name):

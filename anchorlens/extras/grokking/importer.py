@@ -115,8 +115,7 @@ def read(source: Source) -> LoadedModel:
         notes.append("its training pairs are not given: the pairs of the task's own split are assumed")
     if found.checkpoint is None:
         return replace(found, task=task, notes=tuple(notes))
-    defined = [pair for pair in split or () if task.answers[pair] >= 0]
-    data = None if split is None else task.sequences(np.array(defined))
+    data = None if split is None else task.sequences(np.array([n for n in split if task.answers[n] >= 0]))
     checkpoint = replace(found.checkpoint, task=task, step=run.step, training_data=data)
     entries, left_out = _entries(source.path, source.file, run, config, checkpoint)
     tables = {step: table.values() for step, _, table in run.along if step in entries}
@@ -179,11 +178,10 @@ def _operation(
         raise ValueError(
             f"one operation (the configuration: {named}) must fit the weights on {FEWEST_TRAINED} pairs "
             f"with an accuracy of at least {_LEAST}, got {first} {shares[first]:.4f} and {second} "
-            f"{shares[second]:.4f} {of}. In --config, give a table [task] with modulus ({p}) and operation "
-            '(or "table" with its table)'
+            f'{shares[second]:.4f} {of}. In --config, give [task] with its operation ("table" with its table)'
         )
-    chosen = named or first
-    return chosen, f"operation {chosen}: its last weights answer {shares[chosen]:.4f} {of} right under it"
+    first = named or first
+    return first, f"operation {first}: its last weights answer {shares[first]:.4f} {of} right under it"
 
 
 def _share(

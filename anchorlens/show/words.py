@@ -39,18 +39,18 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
 """The texts for each value of `Verdict.agreement`."""
 
 
-RIGHT, RIGHT_THOROUGH, RIGHT_BASELINE, HELD_OUT_RUNS = 138, 145, 131, 170
-"""The held-out runs on which the probe verdict, the same with `--thorough`, and the hyperparameters alone
-assign the right phase, of all (`python research/calibrate.py --held-out`)."""
+HELD_OUT_RUNS = 170
+RIGHT = {"default": 138, "thorough": 145, "hyperparameters": 131}
+"""The number of held-out runs on which the probe verdict by default, the same with `--thorough`, and the
+hyperparameters alone assign the right phase (`python research/calibrate.py --held-out`)."""
 
 
 def trust_in_words() -> str:
     """Return one line on what the two verdicts that assign a phase are worth."""
-    right, thorough, baseline = (n / HELD_OUT_RUNS for n in (RIGHT, RIGHT_THOROUGH, RIGHT_BASELINE))
-    return (
-        f"Trust: by behaviour, the definition; by the probes, right on {right:.0%} of {HELD_OUT_RUNS} "
-        f"held-out runs ({thorough:.0%} with --thorough, hyperparameters alone {baseline:.0%})."
-    )
+    right = {name: f"{n / HELD_OUT_RUNS:.0%}" for name, n in RIGHT.items()}
+    others = f"{right['thorough']} with --thorough, hyperparameters alone {right['hyperparameters']}"
+    by_probes = f"right on {right['default']} of {HELD_OUT_RUNS} held-out runs ({others})"
+    return f"Trust: by behaviour, the definition; by the probes, {by_probes}."
 
 
 def what_is_named(by_probes: ProbeVerdict) -> str:

@@ -268,7 +268,7 @@ class TestWhatAUserMeetsFirst:
 
     def test_fields_that_are_not_read_are_accepted_at_their_defaults(self):
         assert HookedTransformerConfig(**SMALL, **NOT_READ) == HookedTransformerConfig(**SMALL)
-        with pytest.raises(ValueError, match="^window_size must be None.*got 4.*transformer-le"):
+        with pytest.raises(ValueError, match="^window_size must be None.*got 4"):
             HookedTransformerConfig(**SMALL, window_size=4)
 
     @pytest.mark.parametrize("attn_only", [False, True])

@@ -33,7 +33,7 @@ OPERATIONS = {
     "x3xy": lambda a, b: (a**3 + a * b) % P,
 }
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(not used|assumed|operation |left out|read as heads):UserWarning"
+    "ignore:.*(not used|assumed|operation |left out|read as heads|of an earlier checkpoint):UserWarning"
 )
 
 

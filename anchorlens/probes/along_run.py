@@ -290,7 +290,7 @@ def _numbers(
     return numbers
 
 
-def _accuracies(model: Any, training_set: Any, held_out: Any) -> dict[str, float]:
+def _accuracies(model: Any, training_set: object, held_out: object) -> dict[str, float]:
     """Return the train accuracy of a model without a task, and the accuracy on held-out data."""
     if not is_hooked(model):
         model, training_set, held_out = of_any_module(model, training_set, held_out)

@@ -43,7 +43,7 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
     if path.suffix.lower() != ".toml":
         raise ValueError(
             "the dataset must be a .csv or .tsv file of mappings or a .toml file with a task, got "
-            f"{safe_repr(str(path))}. Give such a file"
+            f"{safe_repr(str(path))}. Give a file of this kind"
         )
     with _named(path):
         content = read_toml(_content(path, MOST_TOML_BYTES))

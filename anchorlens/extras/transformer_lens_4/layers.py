@@ -199,7 +199,7 @@ class Attention(nn.Module):
         query_input: PerHead,
         key_input: PerKeyHead,
         value_input: PerKeyHead,
-        past_kv_cache_entry: Any = None,
+        past_kv_cache_entry: object = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
         """Compute the output of attention, without a key-value cache."""
@@ -445,7 +445,7 @@ class TransformerBlock(nn.Module):
         self,
         resid_pre: Residual,
         shortformer_pos_embed: Residual | None = None,
-        past_kv_cache_entry: Any = None,
+        past_kv_cache_entry: object = None,
         attention_mask: Mask | None = None,
     ) -> Residual:
         """Compute the residual stream after the block, without a key-value cache."""

@@ -40,7 +40,7 @@ class LogitsAndLoss(NamedTuple):
 
 
 def _without(what: str, instead: str) -> Any:
-    def refuse(self: Any, *args: object, **kwargs: object) -> NoReturn:
+    def refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
         raise refusal(f"{instead} must be used instead of {what}", "a call")
 
     return refuse
@@ -260,7 +260,7 @@ class HookedTransformer(HookedRootModule):
         """Move the model to a device or convert its precision, and record the change in `cfg`."""
         return move_to_and_update_config(self, device_or_dtype, print_details)
 
-    def cuda(self, device: Any = None) -> Any:
+    def cuda(self, device: int | str | torch.device | None = None) -> Any:
         """Move the model to a GPU."""
         return self.to("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from plotly.subplots import make_subplots
 from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.grokking import fourier_measures as measures
-from anchorlens.extras.grokking.fourier_picture import fourier_figure
 from anchorlens.models import EMBED, attached, device_of, evaluation_mode, last_logits
-from anchorlens.plots import figure_of
+from anchorlens.plots import BLUE, GREY, ORANGE, figure_of, styled
 from anchorlens.probes.shared import (
     ProbeResult,
     answered_with,
@@ -46,6 +47,8 @@ AXES = {
     "divide": ("log a − log b", "log a + log b"),
 }
 """A map from each operation to the sum and the difference of two exponents, in words."""
+SMALLEST_LOSS = 1e-16
+"""The height of a bar whose loss is smaller: float64 has no smaller difference from a probability of 1."""
 
 
 @probe_result
@@ -136,16 +139,74 @@ class Fourier(ProbeResult):
             parts = {"between answers": share, "within an answer": 1 - share}
             title = "Variance of the logits between answers"
             return figure_of(Bars(title, "", x_title="share of the logits' variance", y=parts))
-        bars = {"model": self.loss, "restricted": self.restricted_loss, "excluded": self.excluded_loss}
-        return fourier_figure(
-            "Frequencies in the answers",
-            self.shares,
-            np.array(self.key_frequencies),
-            self.embedding_power / max(self.embedding_power.sum(), np.finfo(float).tiny),
-            {name: value for name, value in bars.items() if value is not None},
-            self.right_logits,
-            AXES[self.operation],
+        figure = make_subplots(
+            rows=2,
+            cols=2,
+            specs=[[{"colspan": 2}, None], [{}, {}]],
+            subplot_titles=("", "loss", "logit of the right answer"),
+            vertical_spacing=0.22,
+            horizontal_spacing=0.15,
+            row_heights=[0.42, 0.58],
+            column_widths=[0.42, 0.58],
         )
+        frequencies = np.arange(1, len(self.shares) + 1)
+        is_key = np.isin(frequencies, self.key_frequencies)
+        for name, colour, chosen in (("the key frequencies", BLUE, is_key), ("the others", GREY, ~is_key)):
+            x, y = frequencies[chosen], self.shares[chosen]
+            figure.add_bar(x=x, y=y, marker_color=colour, name=name, width=0.8, row=1, col=1)
+        power = self.embedding_power / max(self.embedding_power.sum(), np.finfo(float).tiny)
+        line = {"color": ORANGE, "width": 1.5}
+        figure.add_scatter(x=frequencies, y=power, mode="lines", line=line, name="embedding", row=1, col=1)
+        losses = {"model": self.loss, "restricted": self.restricted_loss, "excluded": self.excluded_loss}
+        _draw_losses(figure, {name: loss for name, loss in losses.items() if loss is not None})
+        right = self.right_logits
+        n, n_columns = right.shape
+        figure.add_heatmap(
+            z=right,
+            x=np.arange(n_columns) * (n // n_columns),
+            y=np.arange(n),
+            zmin=min(right.min(), right.max() - 0.01 * abs(right.max())),  # rounding has no colours
+            zmax=right.max(),
+            colorscale="Blues",
+            colorbar={"len": 0.5, "y": 0.22, "thickness": 12},
+            row=2,
+            col=2,
+        )
+        figure.update_xaxes(title="frequency", row=1, col=1)
+        figure.update_yaxes(title="share", rangemode="tozero", row=1, col=1)
+        of_sums, of_differences = AXES[self.operation]
+        figure.update_xaxes(title=of_sums, row=2, col=2)
+        figure.update_yaxes(title=of_differences, row=2, col=2)
+        legend = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+        picture = styled(figure, "Frequencies in the answers", height=620)
+        return picture.update_layout(barmode="overlay", legend=legend, margin_t=80)
+
+
+def _draw_losses(figure: go.Figure, losses: Mapping[str, float]) -> None:
+    """Draw a bar for each loss in nats, with a logarithmic axis."""
+    heights = np.maximum([*losses.values()], SMALLEST_LOSS)
+    powers = np.log10(heights)
+    figure.add_bar(
+        x=list(losses),
+        y=heights,
+        text=[f"{value:.2g}" for value in losses.values()],
+        textposition="outside",
+        marker_color=[GREY, BLUE, ORANGE],
+        showlegend=False,
+        row=2,
+        col=1,
+    )
+    low, high = np.floor(powers.min() - 0.2), powers.max() + 0.08 * (powers.max() - powers.min() + 1) + 0.2
+    figure.update_xaxes(tickangle=0, tickfont_size=10, row=2, col=1)
+    figure.update_yaxes(
+        title="nats",
+        type="log",
+        range=[low, high],
+        dtick=float(np.ceil((high - low) / 6)),
+        exponentformat="power",
+        row=2,
+        col=1,
+    )
 
 
 @takes_any(task_kind="modular")

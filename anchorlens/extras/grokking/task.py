@@ -52,39 +52,26 @@ _IN_WORDS = {
 }
 """A map from each operation to its formula in words, modulo p if applicable."""
 
-METRICS = (
-    Metric(
-        "train",
-        "train",
-        "Train accuracy",
-        "trained pairs",
-        "every pair of the task's split",
-        "train_accuracy",
-    ),
-    Metric(
-        "id",
-        "held out",
-        "Held-out accuracy",
-        "all other pairs",
-        "held-out pairs",
-        "id_accuracy",
-    ),
-    Metric(
-        "mirrored",
-        "mirror trained",
-        "Accuracy where the mirror was trained",
-        "held-out pairs (a, b) whose mirror (b, a) was trained",
-        "held-out pairs with a trained mirror",
-        "mirrored_accuracy",
-    ),
-    Metric(
-        "unmirrored",
-        "mirror not trained",
-        "Accuracy where the mirror was not trained",
-        "held-out pairs (a, b) whose mirror (b, a) was not trained",
-        "held-out pairs without a trained mirror",
-        "unmirrored_accuracy",
-    ),
+METRICS = tuple(
+    Metric(name, title, heading, meaning, asks, f"{name}_accuracy")
+    for name, title, heading, meaning, asks in (
+        ("train", "train", "Train accuracy", "trained pairs", "every pair of the task's split"),
+        ("id", "held out", "Held-out accuracy", "all other pairs", "held-out pairs"),
+        (
+            "mirrored",
+            "mirror trained",
+            "Accuracy where the mirror was trained",
+            "held-out pairs (a, b) whose mirror (b, a) was trained",
+            "held-out pairs with a trained mirror",
+        ),
+        (
+            "unmirrored",
+            "mirror not trained",
+            "Accuracy where the mirror was not trained",
+            "held-out pairs (a, b) whose mirror (b, a) was not trained",
+            "held-out pairs without a trained mirror",
+        ),
+    )
 )
 
 

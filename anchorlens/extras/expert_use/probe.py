@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,10 +87,34 @@ class ExpertUse(ProbeResult):
         return f"{far}{self.most_lost:+.2f} of the accuracy lost without one expert"
 
     def plot(self) -> go.Figure:
-        """Plot the shares of the experts by layer and kind, and accuracies with and without each expert."""
-        return expert_figure(
-            "Experts by kind of input", self.kinds, self.shares, self.accuracies, self.accuracies_without
+        """Plot two heatmaps with a row for each expert: its shares by kind, and the accuracy without it."""
+        n_layers, n_kinds, n_experts = self.shares.shape
+        experts = [f"layer {layer}, expert {expert}" for layer, expert in np.ndindex(n_layers, n_experts)]
+        names = ["the whole model", *experts]
+        by_expert = self.shares.transpose(0, 2, 1).reshape(-1, n_kinds)  # [layer and expert, kind]
+        left_out = self.accuracies_without.reshape(-1, n_kinds)
+        panels = {
+            "share of the routing weight": [[None] * n_kinds, *by_expert.tolist()],
+            "accuracy without the expert": [self.accuracies.tolist(), *left_out.tolist()],
+        }
+        figure = make_subplots(
+            rows=1, cols=2, subplot_titles=list(panels), shared_yaxes=True, horizontal_spacing=0.05
         )
+        for column, values in enumerate(panels.values(), start=1):
+            figure.add_heatmap(
+                z=values,
+                x=self.kinds,
+                y=names,
+                texttemplate="%{z:.2f}",
+                colorbar={"title": "0..1", "len": 0.9},
+                showscale=column == 2,
+                row=1,
+                col=column,
+                **SHARE,
+            )
+        figure.update_xaxes(title="kind of input", type="category")
+        figure.update_yaxes(type="category", autorange="reversed")
+        return styled(figure, "Experts by kind of input", height=160 + 34 * len(names))
 
 
 @takes_any(of_mixtures=True)
@@ -226,19 +250,13 @@ def check_mixture(model: HookedTransformer) -> None:
     """Check that the MLPs are mixtures of experts.
 
     Raises:
-        ValueError: If the MLPs are not mixtures of experts, or lack TransformerLens' hook at the router.
+        ValueError: If the MLPs are not mixtures of experts.
     """
     if getattr(model.cfg, "num_experts", None) is None:
         raise ValueError(
             "model must be a mixture of experts (num_experts), got a model with a single MLP in each block. "
             "Use another probe"
         )
-    for layer in range(model.cfg.n_layers):
-        if hook_name(layer, EXPERT_WEIGHTS) not in model.hook_dict:
-            raise ValueError(
-                f"model must have the hook {hook_name(layer, EXPERT_WEIGHTS)}, got a {type(model).__name__} "
-                "without this hook. Use a HookedTransformer with the same weights"
-            )
 
 
 def routing(
@@ -280,48 +298,3 @@ def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterato
 
     with attached(model, [(hook_name(layer, EXPERT_WEIGHTS), edit)]):
         yield
-
-
-def expert_figure(
-    title: str,
-    kinds: Sequence[str],
-    shares: Float[np.ndarray, "layer kind expert"],
-    accuracies: Float[np.ndarray, " kind"],
-    accuracies_without: Float[np.ndarray, "layer expert kind"],
-) -> go.Figure:
-    """Draw two heatmaps with a row for each expert, below a row for the accuracy of the whole model.
-
-    Args:
-        title: the title of the figure.
-        kinds: the names of the kinds of input.
-        shares: the routing share of each expert for each kind of input, 0..1.
-        accuracies: the accuracy of the whole model on each kind of input, 0..1.
-        accuracies_without: the accuracy on each kind of input with each expert ablated, 0..1.
-    """
-    n_layers, n_kinds, n_experts = shares.shape
-    experts = [f"layer {layer}, expert {expert}" for layer, expert in np.ndindex(n_layers, n_experts)]
-    names = ["the whole model", *experts]
-    by_expert = shares.transpose(0, 2, 1).reshape(-1, n_kinds)  # [layer and expert, kind]
-    left_out = accuracies_without.reshape(-1, n_kinds)
-    panels = {
-        "share of the routing weight": [[None] * n_kinds, *by_expert.tolist()],
-        "accuracy without the expert": [accuracies.tolist(), *left_out.tolist()],
-    }
-    figure = make_subplots(
-        rows=1, cols=2, subplot_titles=list(panels), shared_yaxes=True, horizontal_spacing=0.05
-    )
-    for column, values in enumerate(panels.values(), start=1):
-        figure.add_heatmap(
-            z=values,
-            x=kinds,
-            y=names,
-            texttemplate="%{z:.2f}",
-            colorbar={"title": "0..1", "len": 0.9},
-            showscale=column == 2,
-            row=1,
-            col=column,
-            **SHARE,
-        )
-    figure.update_xaxes(title="kind of input", type="category")
-    figure.update_yaxes(type="category", autorange="reversed")
-    return styled(figure, title, height=160 + 34 * len(names))

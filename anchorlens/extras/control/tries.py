@@ -70,36 +70,27 @@ class Clock:
         self.seconds += seconds
 
 
+@dataclass
 class Tries:
     """A set of attempts to run, with their outcomes."""
 
-    def __init__(
-        self,
-        found: Control,
-        runs: Mapping[str, RunConfig],
-        clock: Clock,
-        out: Path,
-        began: float,
-        every: bool,
-    ) -> None:
-        """Set the attempts; nothing is run.
+    found: Control
+    """The result so far: the run, its accuracies, the budget, and the plan of the attempts."""
+    runs: Mapping[str, RunConfig]
+    """A map from the name of each attempt that can be tried to its run, in order."""
+    clock: Clock
+    """The estimator of the time of attempts."""
+    out: Path
+    """The folder of the attempts."""
+    began: float
+    """The time when the call began, by the monotonic clock."""
+    every: bool
+    """Whether to try all attempts, even after one has reached Phase 3."""
 
-        Args:
-            found: the result so far: the run, its accuracies, the budget, and the plan of the attempts.
-            runs: a map from the name of each attempt that can be tried to its run, in order.
-            clock: the estimator of the time of attempts.
-            out: the folder of the attempts.
-            began: the time when the call began, by the monotonic clock.
-            every: whether to try all attempts, even after one has reached Phase 3.
-        """
-        self.found = found
-        self.runs = runs
-        self.clock = clock
-        self.out = out
-        self.began = began
-        self.every = every
-        self.ends = began + 60 * found.budget
-        self.attempts = {attempt.name: attempt for attempt in found.attempts}
+    def __post_init__(self) -> None:
+        """Set the end of the budget and the attempts as planned; nothing is run."""
+        self.ends = self.began + 60 * self.found.budget
+        self.attempts = {attempt.name: attempt for attempt in self.found.attempts}
 
     def result(self) -> Control:
         """Return the result so far."""

@@ -95,17 +95,13 @@ def suspects(audit: Audit) -> list[str]:
     A sentence gives a mapping's input, target and fit step. The sentence also states if the mapping of the
     reversed pair is late.
     """
-    flagged = itertools.islice((row for row in audit.rows() if row["flagged"]), MOST_SUSPECTS)
-    return [
-        f"({_anchors(row, ', ')}) with key {row['key']} -> {row['target']}: "
-        f"{'never fit' if row['never_fit'] == len(audit.seeds) else f'fit at step {_steps(row)}'}"
-        + (
-            "; the reverse order is also late, and one of the two may be correct"
-            if row["mirror_flagged"]
-            else ""
-        )
-        for row in flagged
-    ]
+    sentences = []
+    for row in itertools.islice((row for row in audit.rows() if row["flagged"]), MOST_SUSPECTS):
+        fit = "never fit" if row["never_fit"] == len(audit.seeds) else f"fit at step {_steps(row)}"
+        if row["mirror_flagged"]:
+            fit += "; the reverse order is also late, and one of the two may be correct"
+        sentences.append(f"({_anchors(row, ', ')}) with key {row['key']} -> {row['target']}: {fit}")
+    return sentences
 
 
 def _anchors(row: Mapping[str, Any], between: str = " ") -> str:
@@ -115,19 +111,12 @@ def _anchors(row: Mapping[str, Any], between: str = " ") -> str:
 def _too_few(audit: Audit) -> str:
     """Explain why the steps are too few, with the number of steps to exceed."""
     never = int((audit.never_fit > 0).sum())
-    late = audit.late_fences
-    n = len(audit.seeds)
-    causes = [f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"]
-    if late:
+    why = f"{never:,} of {len(audit.mappings):,} mappings were never fit by some model"
+    if late := audit.late_fences:
         steps = ", ".join(f"{limit:,.0f}" for limit in late)
-        causes.append(
-            f"{len(late)} of {n} thresholds lie after the last step (at {steps}), so these models flag no "
-            f"mapping"
-        )
-    return (
-        f"The steps are too few: {'; '.join(causes)}. Train for more than "
-        f"{audit.evaluation_steps[-1]:,} steps."
-    )
+        why += f"; {len(late)} of {len(audit.seeds)} thresholds lie after the last step (at {steps}), "
+        why += "so these models flag no mapping"
+    return f"The steps are too few: {why}. Train for more than {audit.evaluation_steps[-1]:,} steps."
 
 
 def fit_in_words(audit: Audit) -> str:

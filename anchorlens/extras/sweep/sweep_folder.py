@@ -287,14 +287,14 @@ def _largest_cell(task: Task) -> int:
 
 def _checked_ids(ids: object, n_cells: int) -> list[str]:
     """Check that there is one id for each cell, of the form of `cell_id`, which is safe as a folder name."""
-    names = [name for name in ids if isinstance(name, str)] if isinstance(ids, list) else []
-    names = [name for name in dict.fromkeys(names) if re.fullmatch("[0-9a-f]{16}", name)]
-    if not isinstance(ids, list) or len(names) != n_cells or len(ids) != n_cells:
+    listed = ids if isinstance(ids, list) else []
+    names = {name for name in listed if isinstance(name, str) and re.fullmatch("[0-9a-f]{16}", name)}
+    if not isinstance(ids, list) or not len(ids) == len(names) == n_cells:
         raise ValueError(
             f"ids must be a list of {n_cells:,} different ids of 16 hexadecimal digits, got "
             f"{safe_repr(ids)}. Run the sweep again"
         )
-    return names
+    return ids
 
 
 def _runs(cells: list[Any], without_places: bool) -> list[RunConfig]:

@@ -99,21 +99,17 @@ def _cell_table(result: SweepResult) -> Table:
     metrics = [metric for metric in metrics_of(result) if metric.in_tables]
     columns = ["run", *result.axes, *(metric.title for metric in metrics)]
     columns += ["by behaviour", "by the probes", "step", "seconds"]
+    shown = [*((metric.name, ".3f") for metric in metrics), ("step", ",.0f"), ("seconds", ",.0f")]
     rows = []
     for cell in result:
         numbers = cell.numbers
-        values = [(numbers.get(metric.name), ".3f") for metric in metrics]
-        steps = [(numbers.get(name), ",.0f") for name in ("step", "seconds")]
-        labels = (numbers.get("label") or cell.status, numbers.get("by_probes_label") or "-")
-        rows.append(
-            (
-                cell.id,
-                *(value_label(cell.fields.get(name)) for name in result.axes),
-                *("-" if value is None else number(value, spec) for value, spec in values),
-                *(label.removeprefix("Phase ") for label in labels),
-                *("-" if value is None else number(value, spec) for value, spec in steps),
-            )
+        fields = (value_label(cell.fields.get(name)) for name in result.axes)
+        *measures, step, seconds = (
+            "-" if numbers.get(name) is None else number(numbers[name], spec) for name, spec in shown
         )
+        labels = (numbers.get("label") or cell.status, numbers.get("by_probes_label") or "-")
+        phases = (label.removeprefix("Phase ") for label in labels)
+        rows.append((cell.id, *fields, *measures, *phases, step, seconds))
     return Table(columns, rows)
 
 

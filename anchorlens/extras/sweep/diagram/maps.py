@@ -311,10 +311,6 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
     the tasks do not have OOD inputs.
     """
     underfit = any(trouble(cell) is UNDERFIT for cell in cells)
-
-    def named(name: str, draw: Callable[[Layout], dict[str, Any]]) -> Map:
-        return Map(name, draw, CAPTIONS[name])
-
     numbers = (
         Map(
             one.name,
@@ -332,10 +328,10 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
         has_labels(cell.run.task.metrics) and not has_phases(cell.run.task.metrics) for cell in cells
     )
     return (
-        named("phase", _phases),
-        *([named("course", _courses)] if without_ood else []),
+        Map("phase", _phases, CAPTIONS["phase"]),
+        *([Map("course", _courses, CAPTIONS["course"])] if without_ood else []),
         *numbers,
-        *([named("ood_passed_at", _steps)] if any(cell.numbers.get(PASSED) for cell in cells) else []),
-        named("stable_rank", _ranks),
-        named("agreement", _agreements),
+        *([Map(PASSED, _steps, CAPTIONS[PASSED])] if any(cell.numbers.get(PASSED) for cell in cells) else []),
+        Map("stable_rank", _ranks, CAPTIONS["stable_rank"]),
+        Map("agreement", _agreements, CAPTIONS["agreement"]),
     )

@@ -31,6 +31,7 @@ MOST_BYTES = 2**32
 """The largest numbers of files, of folder entries searched for them, and of bytes in all."""
 _LEFT_OUT = frozenset({"site-packages", "dist-packages", "test", "tests", "encodings", "pydoc_data"})
 """The folders of the standard library that are excluded: tests, tables of characters, and prose as code."""
+_STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 _PIECE = 2**20
 
 
@@ -73,8 +74,10 @@ def documents(corpus: str, data: str = "") -> Iterator[Document]:
         if corpus != CODE and (prose := _docstrings(code)):
             yield Document(name, [prose])
     if corpus != CODE:
-        for name, topic in _topics():
-            yield Document(name, [topic])
+        from pydoc_data.topics import topics
+
+        for name, topic in sorted(topics.items()):
+            yield Document(f"help topic {name}", [topic.encode()])
 
 
 def sizes(corpus: str, data: str = "") -> dict[str, int]:
@@ -94,17 +97,8 @@ def sizes(corpus: str, data: str = "") -> dict[str, int]:
 
 
 def absolute(data: str) -> str:
-    """Make the paths absolute, so that a run can be resumed from any folder.
-
-    Raises:
-        ValueError: If `data` holds invalid paths.
-    """
-    try:
-        return os.pathsep.join(os.path.abspath(path) for path in filter(None, data.split(os.pathsep)))
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"data must name existing text files or folders, got {safe_repr(data)}: {error}. Give valid paths"
-        ) from None
+    """Make the paths absolute, so that a run can be resumed from any folder."""
+    return os.pathsep.join(os.path.abspath(path) for path in filter(None, data.split(os.pathsep)))
 
 
 def named_files(data: str) -> dict[str, Path]:
@@ -260,32 +254,15 @@ def _file_digest(path: Path, changed: int, size: int) -> str:
     return digest.hexdigest()
 
 
-def _root() -> Path:
-    return Path(sysconfig.get_path("stdlib"))
-
-
 def _name(path: Path) -> str:
     """Return the name of a module of the standard library."""
-    return path.relative_to(_root()).as_posix()
+    return path.relative_to(_STANDARD_LIBRARY).as_posix()
 
 
 def _library() -> list[Path]:
     """List the modules of the standard library that are used and not empty, ascending."""
-    root = _root()
-    return sorted(
-        path
-        for path in root.rglob("*.py")
-        if not _LEFT_OUT & set(path.relative_to(root).parts[:-1]) and path.stat().st_size
-    )
-
-
-def _topics() -> list[tuple[str, bytes]]:
-    """Return the help topics of `pydoc`, ascending; no topics if Python came without them."""
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:
-        return []
-    return [(f"help topic {name}", topic.encode()) for name, topic in sorted(topics.items())]
+    modules = ((path, path.relative_to(_STANDARD_LIBRARY).parts) for path in _STANDARD_LIBRARY.rglob("*.py"))
+    return sorted(path for path, parts in modules if _LEFT_OUT.isdisjoint(parts[:-1]) and path.stat().st_size)
 
 
 def _docstrings(code: bytes) -> bytes:

@@ -32,10 +32,10 @@ def own_starts(parameters: Mapping[str, tuple[Tensor, Any]], by_values: bool) ->
     fan_ins = {name: roles[name].fan_in for name in values if hasattr(roles[name], "fan_in")}
     reasons = {name: text for name, one in values.items() if (text := _structure(one, roles[name]))}
     stds = [float(values[name].std()) for name in fan_ins.keys() - reasons.keys()]
-    is_filled = stds and all(1e-6 < std < 1e3 for std in stds)
-    reasons = (
-        reasons | _own_biases({n: values[n] for n in values if roles[n] == 0.0}, fan_ins) if is_filled else {}
-    )
+    if stds and all(1e-6 < std < 1e3 for std in stds):
+        reasons |= _own_biases({name: values[name] for name in values if roles[name] == 0.0}, fan_ins)
+    else:
+        reasons = {}
     for name, (parameter, role) in parameters.items():
         if getattr(parameter, "_no_reinit", False):
             reasons[name] = _MARKED

@@ -100,23 +100,18 @@ def measured_place(
         answers: the trained targets of the sequences.
         parts: the folds, as `folds` returns them.
     """
-    seen_distances = []
-    is_right = []
-    unseen_distances = []
+    found = []
     for seen, unseen in parts:
         rows = np.flatnonzero(~seen & ~unseen)
         if not len(rows) or not seen.any():
             continue
         index = neighbours(activations[rows])
         distance, row = nearest(index, activations[seen])
-        seen_distances.append(distance)
-        is_right.append(answers[rows[row]] == answers[seen])
-        unseen_distances.append(nearest(index, activations[unseen])[0])
-    if not seen_distances:  # too few sequences to measure this place
+        is_right = answers[rows[row]] == answers[seen]
+        found.append((distance, is_right, nearest(index, activations[unseen])[0]))
+    if not found:  # too few sequences to measure this place
         return Place(layer, hook, NOTHING, 0.5, 0.0, 1.0)
-    threshold, recognised, left_alone = best_threshold(
-        *(np.concatenate(one) for one in (seen_distances, is_right, unseen_distances))
-    )
+    threshold, recognised, left_alone = best_threshold(*map(np.concatenate, zip(*found, strict=True)))
     return Place(layer, hook, threshold, (recognised + left_alone) / 2, recognised, left_alone)
 
 

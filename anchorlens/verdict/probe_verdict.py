@@ -242,7 +242,7 @@ def likeliest_phase(probabilities: Mapping[str, float], least: float) -> Phase:
 
     >>> phase = likeliest_phase(dict(zip(LABELS, (0.0, 0.28, 0.4, 0.32))), least=0.6)
     >>> phase.number, phase.commutative, phase.reason
-    (2, None, 'Phase 2 with commutativity, 40%; Phase 3, 32%')
+    (2, None, 'Phase 2, 68% (with commutativity 40%, without commutativity 28%); Phase 3, 32%')
     """
     words, phases = in_words(probabilities), by_phase(probabilities)
     best = max(phases, key=phases.__getitem__)

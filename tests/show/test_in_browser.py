@@ -11,8 +11,8 @@ from anchorlens.show.report.panels import CARD
 
 pytestmark = needs_chromium
 DRAWN = "[...document.querySelectorAll('[data-figure]')].filter(p => p.querySelector('.main-svg')).length"
-N_PICTURES = len({*REPORT_PROBES} & {*PROBES}) + 3
-"""Of every probe of a report, of the answers, the training curve and the trajectory."""
+N_PICTURES = len({*REPORT_PROBES} & {*PROBES}) + 2
+"""Of every probe of a report, of the answers and the training curve."""
 HEIGHT = "document.documentElement.scrollHeight"
 UNFOLD = "document.querySelector('#unfold').click()"
 VISIT = """(async () => {

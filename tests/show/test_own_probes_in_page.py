@@ -121,7 +121,7 @@ def test_what_goes_wrong_is_said_in_its_place(page):
     text = " ".join("".join(page.texts).split())
     assert "it failed with IndexError: list index out of range" in text
     assert "of test_own_probes_in_page.py)" in text
-    assert "a ProbeResult, got dict from gives_a_dict" in text
+    assert "gives_a_dict must return one or more readings" in text
     assert "plot() must be a plotly Figure, got list" in text
     assert (
         "it failed with TypeError: Type is not JSON serializable" in text or "not JSON serializable" in text

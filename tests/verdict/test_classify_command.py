@@ -40,7 +40,7 @@ def test_one_checkpoint_is_a_page_for_people():
     assert done.stdout.startswith("phase3.pt: Phase 3\n")
     assert "weights resemble those of models that compose the rules" in " ".join(done.stdout.split())
     assert "by the probes" in done.stdout and "Phase 3, " in done.stdout
-    assert re.search(r"flow\.relative_margin: (0\.9|1\.0)\d\n    margin on trained pairs", done.stdout)
+    assert re.search(r"flow\.relative_margin (0\.9|1\.0)\d: margin on trained pairs", done.stdout)
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b[" not in done.stdout, "colours are for a terminal"
 

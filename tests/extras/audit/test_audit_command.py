@@ -43,7 +43,7 @@ def test_json_is_one_object_and_the_papers_task_the_default():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing.txt"], "must be a .csv file of mappings"),
+        (["nothing.txt"], "file of mappings or a .toml file with a task"),
         (["--seeds", 0], "seeds must be a list of 1 to 1,000 different seeds"),
         (["--plot", "no/such/folder/x.html"], "--plot must be in a folder that exists"),
         (["--fit", 2], "fit must be"),

@@ -188,8 +188,8 @@ ConfigOfBare = Annotated[
 TrainData = Annotated[
     Path | None,
     file_option(
-        "Training data for checkpoints that do not describe their training data. The .pt, .safetensors, .npz "
-        "or .csv file holds tokens and targets."
+        "Training data for checkpoints that do not describe their training data. The .pt, .safetensors, "
+        ".npz, .csv, .tsv or .jsonl file holds tokens and targets. An x.npy goes with the y.npy next to it."
     ),
 ]
 TaskFiles = Annotated[

@@ -1,4 +1,4 @@
-"""Read CSV files as rows of integers, with the names of their columns; every CSV file is read here."""
+"""Read CSV, TSV and JSON Lines as rows of numbers, with the names of their columns; all are read here."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import codecs
 import csv
 import io
 import itertools
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.safe import UTF_16, decoded
+from anchorlens.safe import UTF_16, decoded, read_json
 from anchorlens.tasks.shared.batch import narrowed
 from anchorlens.texts import safe_repr
 
@@ -39,11 +40,18 @@ _LARGEST_EXACT = 2**53
 """The largest float up to which floats represent every integer."""
 
 
+def is_json_lines(data: bytes) -> bool:
+    """Check whether a text begins with a JSON object, as JSON Lines do."""
+    return data.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
+
+
 class CsvFile:
     """A CSV file whose header is read at once and whose rows are read on demand.
 
     Commas, semicolons, tabs or spaces separate the values. Values may be quoted, and integers may be written
-    as floats (`23.0`). The text is UTF-8, or UTF-16 with a byte order mark.
+    as floats (`23.0`). The text is UTF-8, or UTF-16 with a byte order mark. In JSON Lines, each line is an
+    object with the same keys. The keys are the names of the columns, and a list `x` has the columns `x[0]`,
+    `x[1]`, ...
     """
 
     fields: tuple[str, ...]
@@ -53,14 +61,15 @@ class CsvFile:
     first_line: int
     """The number of the first line that is not blank, 1 or more."""
 
-    def __init__(self, data: bytes) -> None:
-        """Read the first line.
+    def __init__(self, data: bytes, *, floats: bool = False) -> None:
+        """Read the first line; `floats` allows numbers that are not integers.
 
         Raises:
             ValueError: If the file is empty or not text, or its header has an index or the same name twice.
         """
         text = decoded(data)
         self._data = text.encode() if data.startswith(UTF_16) else data.removeprefix(codecs.BOM_UTF8)
+        self._floats, self._is_json = floats, is_json_lines(self._data)
         self._separator = _separator(next((line for line in self._lines() if line.strip()), ""))
         first = next(self._records(), None)
         if first is None:
@@ -74,7 +83,7 @@ class CsvFile:
                 f"line {self.first_line}: the first column must have a name, got {safe_repr(fields[0])}. If "
                 "the column is the index of pandas, write the file with to_csv(..., index=False)"
             )
-        self.names = names if has_names else ()
+        self.names = names if has_names or self._is_json else ()
         for name, times in Counter(self.names).most_common(1):
             if times > 1:
                 raise ValueError(
@@ -88,7 +97,7 @@ class CsvFile:
         return max(self._data.count(b"\n"), self._data.count(b"\r"))
 
     def rows(self) -> Int[np.ndarray, "row column"]:
-        """All rows, in the narrowest integer type that holds the values.
+        """All rows, in the narrowest integer type that holds the values, or float64.
 
         Raises:
             ValueError: If there is no row, or a value is not an integer. The message names the line and the
@@ -98,16 +107,17 @@ class CsvFile:
         rows = (self._integers(line, fields) for line, fields in records)
         blocks = []
         while block := list(itertools.islice(rows, _AT_ONCE // len(self.fields) + 1)):
-            blocks.append(narrowed(np.array(block, dtype=np.int64)))
+            values = np.array(block)
+            blocks.append(narrowed(values) if values.dtype.kind == "i" else values)
         if not blocks:
             raise ValueError("the file must have a row below its header, got none. Add the rows")
         return np.concatenate(blocks)
 
-    def line(self, row: int) -> int:
-        """Return the number of the line that holds a row."""
-        return next(n for k, (n, _) in enumerate(self._records()) if k == row + bool(self.names))
+    def lines(self) -> list[int]:
+        """Return the number of the line of each row."""
+        return [n for n, _ in self._records()][bool(self.names) :]
 
-    def _integers(self, line: int, fields: list[str]) -> list[int]:
+    def _integers(self, line: int, fields: list[str]) -> list[int | float]:
         if len(fields) != len(self.fields):
             what = "the header" if self.names else "the first line"
             raise ValueError(
@@ -119,10 +129,14 @@ class CsvFile:
             return list(map(int, fields))
         values = []
         for column, field in enumerate(fields):
-            if (value := _integer(field)) is None:
+            value = _integer(field)
+            if value is None and self._floats and _is_number(field) and math.isfinite(float(field)):
+                value = float(field)
+            if value is None:
                 name = self.fields[column][:40] if self.names else f"the value in column {column + 1}"
                 got = f"{safe_repr(field[:40]) if field else 'an empty cell'}. Correct or remove the row"
-                raise ValueError(f"line {line}: {name} must be an integer of up to 18 digits, got {got}")
+                kind = "a finite number" if self._floats else "an integer of up to 18 digits"
+                raise ValueError(f"line {line}: {name} must be {kind}, got {got}")
             values.append(value)
         return values
 
@@ -143,6 +157,9 @@ class CsvFile:
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number and the values of each line that is not blank."""
+        if self._is_json:
+            yield from self._objects()
+            return
         reader = csv.reader(self._lines(), delimiter=self._separator, skipinitialspace=True, strict=True)
         try:
             for values in reader:
@@ -153,6 +170,34 @@ class CsvFile:
             raise ValueError(
                 f"line {reader.line_num}: the row must be valid CSV, got an error: {error}. Correct the row"
             ) from None
+
+    def _objects(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the names of the first object, and the values of each object."""
+        names: list[str] = []
+        for line, text in enumerate(self._lines(), start=1):
+            try:
+                content = read_json(text) if text.strip() else None
+            except ValueError as error:
+                raise ValueError(f"line {line}: {error}") from None
+            if content is None:
+                continue
+            values = dict(_columns(content)) if isinstance(content, dict) else {}
+            if not names:
+                names = list(values)
+                yield line, names
+            if values.keys() != set(names):
+                raise ValueError(
+                    f"line {line}: the row must be an object with the keys and lengths of the first row, got "
+                    f"{in_words(list(values)) or 'none'}. Correct the row"
+                )
+            yield line, [values[name] for name in names]
+
+
+def _columns(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the columns of an object: a column for each entry of a list."""
+    for name, value in content.items():
+        entries = enumerate(value) if isinstance(value, list) else ()
+        yield from ((f"{name}[{k}]", str(entry)) for k, entry in entries) if entries else [(name, str(value))]
 
 
 def count_up(fields: tuple[str, ...]) -> bool:

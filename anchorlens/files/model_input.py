@@ -131,7 +131,7 @@ def given_training_data(given: object) -> Any:
         return given
     from anchorlens.files.training_data import read_training_data  # late: few commands read data
 
-    return read_training_data(given)
+    return read_training_data(given, floats=True)
 
 
 class _OfSeveral(Protocol[P, R]):

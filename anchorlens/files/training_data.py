@@ -8,13 +8,14 @@ import os
 import re
 import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from anchorlens import safe
-from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words
-from anchorlens.tasks.shared.batch import token_batch
+from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words, is_json_lines
+from anchorlens.tasks.shared.batch import narrowed, token_batch
 from anchorlens.texts import safe_repr
 
 _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
@@ -29,6 +30,10 @@ _MOST_COMPRESSION = 128
 _ENOUGH = 10
 """The number of CSV rows that determine whether the first row or column is an index."""
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,6})[\])]?")
+_NPY = b"\x93NUMPY"
+_TARGETS_OF = (("x", "y"), ("X", "y"), ("tokens", "targets"))
+"""The parts of the names of two .npy files that belong together."""
+_OTHERWISE = "Rename the columns, or write no header. Without a header, the last column is the target"
 _SMALL = 2**20
 """The unpacked size in bytes that is always allowed."""
 _LARGEST_HEADER_OF_NPY = 2**16
@@ -38,20 +43,24 @@ def read_training_data(path: str | os.PathLike[str], *, floats: bool = False) ->
     r"""Read the training sequences of a model from a file, without executing code from the file.
 
     Args:
-        path: the path of a `.pt`, `.safetensors`, `.npz` or `.csv` file. A CSV file has a sequence in each
-            row. Every other file has the arrays `tokens` [batch, pos] and `targets` [batch]. `targets` may
-            also be [batch, pos], with -100 at unscored positions. In a CSV file without a header, or with the
-            default header of pandas (0, 1, 2, ...), the last column is the target. With any other header, one
-            column has the name `target`, `label`, `answer` or `y`. All other columns have the names `x0`,
-            `x1`, ..., or `key`, `a1`, `a2`. anchorlens recognises the format by the content. A CSV file may
-            have at most 128 MiB. Any other file may have at most 512 MiB. A file may have at most 33,554,432
-            numbers (tokens and targets) and at most 4,194,304 sequences.
-        floats: whether the file may hold the inputs of any torch module, under the names `x` and `y` too. The
-            inputs are then integers or floats [row, ...].
+        path: the path of a `.pt`, `.safetensors`, `.npz`, `.npy`, `.csv`, `.tsv` or `.jsonl` file. A text has
+            a sequence in each row. Files of arrays have `tokens` [batch, pos] and `targets` [batch], or `x`
+            and `y`. A `.pt` file may also have the pair itself. `targets` may also be [batch, pos], with -100
+            at unscored positions. A `.npy` file of tokens, `x.npy`, goes with the file of targets next to it,
+            `y.npy` (also `train_x.npy` with `train_y.npy`, and `tokens` with `targets`). In a text without a
+            header, or with the default header of pandas (0, 1, 2, ...), the last column is the target. With
+            any other header, one column has the name `target`, `label`, `answer` or `y`, or there is one for
+            each token (`y0`, `y1`, ...). All other columns have the names `x0`, `x1`, ..., or `key`, `a1`,
+            `a2`. In JSON Lines, each row has these names as keys, and `x` and `y` may be lists. anchorlens
+            recognises the format by the content. A text may have at most 128 MiB, and any other file at most
+            512 MiB. A file may have at most 33,554,432 numbers (tokens and targets) and at most 4,194,304
+            sequences.
+        floats: whether the file may hold the inputs of any torch module: integers or floats [row, ...]. The
+            columns of a text may then have any names.
 
     Returns:
         The tokens and targets, in the narrowest integer types that hold their values. `take` returns int64.
-        With `floats`, the pair (x, y).
+        With `floats`, the pair (x, y) if `x` are not rows of integers.
 
     Raises:
         CheckpointError: If the file is missing, truncated, too large or unsafe, or does not contain training
@@ -65,25 +74,51 @@ def read_training_data(path: str | os.PathLike[str], *, floats: bool = False) ->
         TokenBatch(2 sequences of 3 tokens with their targets)
     """
     with safe.reading(path):
-        pair = _pair(safe.read_bytes(path, _MOST_BYTES), "iuf" if floats else "iu")
+        data, kinds = safe.read_bytes(path, _MOST_BYTES), "iuf" if floats else "iu"
+        if data.startswith(_NPY):
+            targets = safe.read_bytes(_targets_of(Path(path)), _MOST_BYTES)
+            pair = _of_npy(data, kinds), _of_npy(targets, "iu")
+        else:
+            pair = _pair(data, kinds)
         _check_count(*(tuple(array.shape) for array in pair if hasattr(array, "shape")))
-        return pair if floats else token_batch(pair, every_position=None)
+        as_they_are = floats and not (np.ndim(pair[0]) == 2 and np.asarray(pair[0]).dtype.kind in "iu")
+        return pair if as_they_are else token_batch(pair, every_position=None)
+
+
+def _targets_of(path: Path) -> Path:
+    """Return the file of targets next to a .npy file of inputs.
+
+    Raises:
+        ValueError: If the name of the inputs has no x or tokens, or the other file is missing.
+    """
+    for inputs, targets in _TARGETS_OF:
+        stem, n = re.subn(rf"(?<![A-Za-z]){inputs}(?![A-Za-z])", targets, path.stem)
+        file = path.with_name(f"{stem}.npy")
+        if n and file.is_file():
+            safe.check_inside(path.parent, file)
+            return file
+    raise ValueError(
+        "the targets of a .npy file must be next to it, as y.npy of x.npy and targets.npy of tokens.npy, got "
+        "none. Save both under such names, or together in a .npz file"
+    )
 
 
 def _pair(data: bytes, kinds: str) -> tuple[Any, Any]:
     """Read the tokens and targets of a file, whose format is recognised by its first bytes."""
     if data.startswith(safe.ZIP):
         return _of_zip(data, kinds)
-    if data[8:9] == b"{":
+    if data[8:9] == b"{" and not is_json_lines(data):
         return _named(safe.read_safetensors(data))
-    if not data or safe.kind_of(data[: safe.START]):
-        wanted = "it is not a .pt, .safetensors, .npz or .csv file of tokens and targets"
+    if not data or (safe.kind_of(data[: safe.START]) and not is_json_lines(data)):
+        wanted = "it is not a .pt, .safetensors, .npz, .npy, .csv, .tsv or .jsonl file of tokens and targets"
         raise ValueError(f"not training data: {safe.instead(wanted, data[: safe.START])}")
-    return _of_csv(data)
+    return _of_csv(data, floats="f" in kinds)
 
 
 def _named(content: object) -> tuple[Any, Any]:
-    """Take the arrays `tokens` and `targets` from a file's named arrays."""
+    """Take the arrays `tokens` and `targets` from a file's named arrays, or from a pair."""
+    if isinstance(content, tuple | list) and len(content) == 2:
+        return content[0], content[1]
     named = content if isinstance(content, Mapping) else {}
     if {"x", "y"} <= named.keys() and "tokens" not in named:
         return named["x"], named["y"]
@@ -103,7 +138,7 @@ def _of_zip(data: bytes, kinds: str) -> tuple[Any, Any]:
         if entries:
             named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
             pair = _named(named)
-            unpacked = _check_count(*(_shape(archive, entry, kinds) for entry in pair))
+            unpacked = _check_count(*(_shape_of_entry(archive, entry, kinds) for entry in pair))
             if unpacked > (most := max(_SMALL, _MOST_COMPRESSION * len(data))):
                 raise ValueError(
                     f"unsafe: the unpacked numbers of this file must have at most {most:,} bytes, got "
@@ -124,15 +159,26 @@ def _check_count(*shapes: tuple[int, ...]) -> int:
     return _BYTES * numbers
 
 
-def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kinds: str) -> tuple[int, ...]:
-    """Read the shape in an array's header and check it against the size of the entry."""
+def _of_npy(data: bytes, kinds: str) -> np.ndarray:
+    """Read the array of a .npy file."""
+    _check_count(_shape(data[:_LARGEST_HEADER_OF_NPY], len(data), "the file", kinds))
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+def _shape_of_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kinds: str) -> tuple[int, ...]:
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(
             "unsafe: the compression must be as in numpy.savez_compressed, got compression method "
             f"{entry.compress_type}. Save the file again"
         )
     with archive.open(entry) as packed:
-        file = io.BytesIO(packed.read(_LARGEST_HEADER_OF_NPY))
+        start = packed.read(_LARGEST_HEADER_OF_NPY)
+    return _shape(start, entry.file_size, safe_repr(entry.filename), kinds)
+
+
+def _shape(start: bytes, size: int, name: str, kinds: str) -> tuple[int, ...]:
+    """Read the shape in an array's header and check it against the size of its file."""
+    file = io.BytesIO(start)
     try:
         version, format = np.lib.format.read_magic(file), np.lib.format
         read = format.read_array_header_1_0 if version[0] == 1 else format.read_array_header_2_0
@@ -144,10 +190,10 @@ def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, kinds: str) -> tupl
             f"training data must be integers, got {safe_repr(str(dtype))}. Save the data as integers"
         )
     whole = all(type(n) is int and n >= 0 for n in shape)  # True is an int to NumPy
-    if not whole or dtype.itemsize * math.prod(shape) != entry.file_size - file.tell():
+    if not whole or dtype.itemsize * math.prod(shape) != size - file.tell():
         raise ValueError(
-            f"{safe_repr(entry.filename)} must have the size of its shape {safe_repr(shape)}, got "
-            f"{entry.file_size - file.tell():,} bytes. The file is truncated or damaged. Copy the file again"
+            f"{name} must have the size of its shape {safe_repr(shape)}, got "
+            f"{size - file.tell():,} bytes. The file is truncated or damaged. Copy the file again"
         )
     return shape
 
@@ -161,13 +207,13 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         raise safe.incomplete(error) from None
 
 
-def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+def _of_csv(data: bytes, *, floats: bool) -> tuple[np.ndarray, np.ndarray]:
     """Read the tokens and targets in rows of values, with or without a header."""
     if len(data) > _MOST_BYTES_OF_CSV:
         raise ValueError(
             f"a CSV file must have at most {_MOST_BYTES_OF_CSV:,} bytes, got {len(data):,}. Use a .npz file"
         )
-    file = CsvFile(data)
+    file = CsvFile(data, floats=floats)
     n = len(file.fields)
     if not 2 <= n <= _MOST_COLUMNS:
         raise ValueError(
@@ -175,7 +221,7 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
             f"integers, got a first row of length {n:,}. Give another file"
         )
     _check_count((file.n_lines, n))
-    order = _order(file) if file.names else list(range(n))
+    order, every = _order(file, any_names=floats) if file.names else (list(range(n)), False)
     rows = file.rows()
     if file.names:
         rows = rows if order == sorted(order) else rows[:, order]
@@ -187,7 +233,11 @@ def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
             "index of pandas, write the file with to_csv(..., index=False). Otherwise, put the rows in "
             "another order"
         )
-    return rows[:, :-1], rows[:, -1]
+    n_tokens = n // 2 if every else n - 1
+    x, y = rows[:, :n_tokens], rows[:, n_tokens:] if every else rows[:, -1]
+    if (odd := y[y != np.rint(y)]).size:
+        raise ValueError(f"the targets must be integers, got {odd[0]}. Give the number of each class")
+    return x, narrowed(y.astype(np.int64))
 
 
 def _without_default_header(rows: np.ndarray) -> np.ndarray:
@@ -208,21 +258,40 @@ def _without_default_header(rows: np.ndarray) -> np.ndarray:
     return rows[1:]
 
 
-def _order(file: CsvFile) -> list[int]:
-    """Find the columns of the tokens, in the order of their names, and the column of the target.
+def _order(file: CsvFile, *, any_names: bool) -> tuple[list[int], bool]:
+    """Find the columns of the tokens, in the order of their names, then those of the targets.
+
+    Returns:
+        The columns, and whether each token has a target.
 
     Raises:
         ValueError: If the names do not determine the columns.
     """
     names = file.names
-    otherwise = "Rename the columns, or write no header. Without a header, the last column is the target"
     targets = [name for name in names if name in TARGETS]
+    several = [name for name in names if _place(name)[0].rstrip("[(_ ") in TARGETS]
+    if not targets and 2 * len(several) == len(names):
+        return [*_numbered(file, [n for n in names if n not in several]), *_numbered(file, several)], True
     if len(targets) != 1:
         raise ValueError(
-            f"line {file.first_line}: the header must name one column target (or label, answer, y), got "
-            f"{in_words(targets or names)}. {otherwise}"
+            f"line {file.first_line}: the header must name one column target (or label, answer, y), or one "
+            f"for each token, got {in_words(targets or names)}. {_OTHERWISE}"
         )
     tokens = [name for name in names if name != targets[0]]
+    if any_names and not all(_NUMBERED.fullmatch(name) for name in tokens):
+        in_order = [names.index(name) for name in tokens]
+    else:
+        in_order = _numbered(file, tokens)
+    return [*in_order, names.index(targets[0])], False
+
+
+def _numbered(file: CsvFile, tokens: list[str]) -> list[int]:
+    """Return the columns with these names, in the order of the numbers in the names.
+
+    Raises:
+        ValueError: If a name has no number, or numbers are missing.
+    """
+    names = file.names
     places = {name: _place(name) for name in tokens}
     stems = [stem for stem, number in places.values() if number >= 0]
     usual = max(stems, key=stems.count, default="")
@@ -242,9 +311,9 @@ def _order(file: CsvFile) -> list[int]:
         if places[name][1] != number and len(tokens) > 1:
             raise ValueError(
                 f"line {file.first_line}: the tokens must be numbered from 0 or 1 without gaps (x0, x1, ..), "
-                f"got {safe_repr(name)} at position {number - first + 1}. {otherwise}"
+                f"got {safe_repr(name)} at position {number - first + 1}. {_OTHERWISE}"
             )
-    return [names.index(name) for name in (*in_order, targets[0])]
+    return [names.index(name) for name in in_order]
 
 
 def _place(name: str) -> tuple[str, int]:

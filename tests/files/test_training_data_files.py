@@ -59,6 +59,10 @@ def pt(content):
     return file.getvalue()
 
 
+def jsonl(rows):
+    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+
+
 NAMED = {"tokens": DATA.tokens, "targets": DATA.targets}
 VALID = {
     "data.pt": pt(NAMED),
@@ -73,6 +77,9 @@ VALID = {
     "semicolons.csv": csv().replace(b",", b";"),
     "tabs.tsv": csv().decode().replace(",", "\t").encode("utf-16"),
     "floats.csv": csv(ROWS / 1.0),
+    "pair.pt": pt((DATA.tokens, DATA.targets)),
+    "lists.jsonl": jsonl({"x": x, "y": y} for x, y in zip(TOKENS.tolist(), TARGETS.tolist(), strict=True)),
+    "columns.jsonl": jsonl(dict(zip([*"abcdefghi", "label"], row, strict=True)) for row in ROWS.tolist()),
     "savetxt.csv": b"\n".join(b"  ".join(b"%.18e" % value for value in row) for row in ROWS),
 }
 
@@ -245,10 +252,14 @@ REFUSED = {
     "an endless line": (b"1,2\n" + b"1" * 3_000_000, "must have at most 1,048,576 characters"),
     "another encoding": ("é,a\n1,2\n".encode("latin-1"), "must be UTF-8 text, got byte 0xe9"),
     "a bare pickle": (b"\x80\x04N.", "but a bare pickle"),
-    "a bare array": (b"\x93NUMPY" + bytes(100), "but a NumPy array without a name"),
+    "an array without its targets": (b"\x93NUMPY" + bytes(100), "must be next to it, as y.npy of x.npy"),
+    "another row": (jsonl([{"x": [1, 2], "y": 3}, {"x": [1], "y": 3}]), "line 2: the row must be an object"),
+    "a row that is no JSON": (b'{"x": [1], "y": 3}\n{"x": [1], \n', "line 2: the content must be valid JSON"),
+    "JSON of words": (jsonl([{"x": ["a"], "y": 3}]), "line 1: x[0] must be an integer of up to 18 digits, g"),
+    "fewer targets than tokens": (b"x0,x1,x2,y0,y1\n1,2,3,4,5\n", "or one for each token, got 'x0', "),
     "a cut .pt": (VALID["data.pt"][:-200], "truncated or damaged"),
-    "a .pt of a pair": (
-        pt((DATA.tokens, DATA.targets)),
+    "a .pt of three": (
+        pt((DATA.tokens, DATA.targets, DATA.targets)),
         "must have the keys tokens and targets, got no keys",
     ),
     "a .pt of other names": (pt({"x": DATA.tokens, "z": DATA.targets}), "got 'x', 'z'. Save a dict"),
@@ -276,6 +287,61 @@ REFUSED = {
     "another compression": (unknown_compression(), "the compression must be as in numpy.savez_compressed"),
     "many entries": (npz() + b"PK\x01\x02" * 2000, "unsafe: its zip must have at most 1,000 entries"),
 }  # fmt: skip
+
+
+EVERY = [[-100, -100, 4], [-100, 7, 5]]
+EACH_POSITION = {
+    "lists.jsonl": jsonl({"tokens": [1, 2, 3], "targets": row} for row in EVERY),
+    "columns.csv": b"x1,x0,x2,y0,y1,y2\n" + b"".join(b"2,1,3,%d,%d,%d\n" % tuple(row) for row in EVERY),
+    "columns.tsv": b"x0\tx1\tx2\ty2\ty1\ty0\n"
+    + b"".join(b"1\t2\t3\t%d\t%d\t%d\n" % tuple(row[::-1]) for row in EVERY),
+    "data.npz": npz(tokens=np.array([[1, 2, 3]] * 2), targets=np.array(EVERY)),
+    "pair.pt": pt((torch.tensor([[1, 2, 3]] * 2), torch.tensor(EVERY))),
+}
+
+
+@pytest.mark.parametrize("name", EACH_POSITION)
+def test_targets_of_every_position(tmp_path, name):
+    (tmp_path / name).write_bytes(EACH_POSITION[name])
+    read = read_training_data(tmp_path / name)
+    assert read.tokens.tolist() == [[1, 2, 3]] * 2 and read.targets.tolist() == EVERY
+
+
+@pytest.mark.parametrize(
+    ("x", "y"), [("x", "y"), ("train_x", "train_y"), ("X-test", "y-test"), ("tokens", "targets")]
+)
+def test_two_arrays_next_to_each_other(tmp_path, x, y):
+    np.save(tmp_path / f"{x}.npy", TOKENS), np.save(tmp_path / f"{y}.npy", TARGETS)
+    read = read_training_data(tmp_path / f"{x}.npy")
+    assert torch.equal(read.tokens, DATA.tokens) and torch.equal(read.targets, DATA.targets)
+    np.save(tmp_path / f"{y}.npy", np.array([touch(tmp_path / "ran")], dtype=object))
+    with pytest.raises(CheckpointError, match="must be integers, got 'object'"):
+        read_training_data(tmp_path / f"{x}.npy")
+    assert not (tmp_path / "ran").exists()
+
+
+FEATURES = np.array([[1.5, 2.0], [3.0, -4.25]])
+OF_NUMBERS = {
+    "named.csv": b"sepal (cm),petal (cm),label\n1.5,2,0\n3,-4.25,1\n",
+    "bare.tsv": b"1.5\t2\t0\n3\t-4.25\t1\n",
+    "lists.jsonl": jsonl([{"x": [1.5, 2], "y": 0}, {"x": [3, -4.25], "y": 1}]),
+    "data.npz": npz(tokens=FEATURES, targets=np.array([0, 1])),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_inputs_of_any_module_may_be_numbers(tmp_path, name):
+    (tmp_path / name).write_bytes(OF_NUMBERS[name])
+    x, y = read_training_data(tmp_path / name, floats=True)
+    assert np.array_equal(x, FEATURES) and np.asarray(y).tolist() == [0, 1]
+    with pytest.raises(CheckpointError, match="integer"):
+        read_training_data(tmp_path / name)
+
+
+def test_classes_are_integers(tmp_path):
+    (tmp_path / "a.csv").write_text("x0,x1,y\n1.5,2,0.5\n")
+    with pytest.raises(CheckpointError, match=r"targets must be integers, got 0\.5"):
+        read_training_data(tmp_path / "a.csv", floats=True)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -21,8 +21,9 @@ def audit_command(
     dataset: Annotated[
         Path | None,
         typer.Argument(
-            help="A .csv file with the columns key, a1, a2, ..., target and optionally violates, or a "
-            ".toml file with the table `task`. Default: the papers' task, whose mappings are all correct.",
+            help="A .csv, .tsv or .jsonl file with the columns key, a1, a2, ..., target and optionally "
+            "violates, or a .toml file with the table `task`. Default: the papers' task, whose mappings are "
+            "all correct.",
             readable=False,
         ),
     ] = None,
@@ -69,7 +70,9 @@ def audit_command(
         the_papers: Any = task_or_default()
         mappings = mappings_of(the_papers) if dataset is None else open_dataset(dataset)
     except OSError as error:
-        raise ValueError(f"{safe_text(dataset)}: {error.strerror}. Give a .csv or .toml file") from None
+        raise ValueError(
+            f"{safe_text(dataset)}: {error.strerror}. Give a .csv, .tsv, .jsonl or .toml file"
+        ) from None
     recipe = {"steps": STEPS, "device": device}
     recipe |= {n: value for n, value in (("steps", steps), ("n_samples", n_samples)) if value is not None}
     result = audit(

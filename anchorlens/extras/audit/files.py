@@ -1,4 +1,4 @@
-"""Read a dataset from a file: a CSV of mappings, or a TOML with a task."""
+"""Read a dataset from a file: a table of mappings (CSV, TSV or JSON Lines), or a TOML with a task."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from anchorlens.safe import START, kind_of, read_bytes, read_toml
 from anchorlens.tasks import AnchorTask, Trials, distinct_rows
 from anchorlens.texts import safe_repr
 
+TABLES = (".csv", ".tsv", ".jsonl")
+"""The suffixes of files of mappings."""
 MOST_BYTES = 50_000_000
 MOST_TOML_BYTES = 10_000_000
 MOST_MAPPINGS = 500_000
@@ -30,19 +32,19 @@ _ANCHOR = re.compile(r"a[1-9][0-9]?")
 
 
 def open_dataset(path: str | os.PathLike[str]) -> Mappings:
-    """Read a dataset from a `.csv` or `.tsv` file of mappings (`read_csv`), or a `.toml` with `task`.
+    """Read a dataset from a table of mappings (`read_csv`), or a `.toml` file with the table `task`.
 
     Raises:
-        ValueError: If the suffix is not .csv, .tsv or .toml, or the file is not a dataset. A TOML file must
-            have only the table `task`.
+        ValueError: If the suffix is not .csv, .tsv, .jsonl or .toml, or the file is not a dataset. A TOML
+            file must have only the table `task`.
         OSError: If the file cannot be read.
     """
     path = Path(path)
-    if path.suffix.lower() in (".csv", ".tsv"):
+    if path.suffix.lower() in TABLES:
         return replace(read_csv(path), file=path)
     if path.suffix.lower() != ".toml":
         raise ValueError(
-            "the dataset must be a .csv or .tsv file of mappings or a .toml file with a task, got "
+            "the dataset must be a .csv, .tsv or .jsonl file of mappings or a .toml file with a task, got "
             f"{safe_repr(str(path))}. Give a file of this kind"
         )
     with _named(path):
@@ -58,13 +60,15 @@ def open_dataset(path: str | os.PathLike[str]) -> Mappings:
 
 
 def read_csv(path: str | os.PathLike[str]) -> Mappings:
-    """Read mappings from a CSV file with a header: `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
+    """Read mappings from a table with the columns `key`, `a1`, `a2` [, `a3` ...], `target` [, `violates`].
 
     Every row is a mapping. The target is the result of applying the row's anchors to the key in order. The
     column of the target may also have the name `label`, `answer` or `y`. All values are integers, which serve
     only as labels. Values may be negative or large. An anchor and a key may have the same value. The column
     `violates` (0 or 1) marks known violations of the rule. The audit uses this column only for scoring.
-    Columns may be in any order. Commas, semicolons or tabs separate the columns. Repeated rows count once.
+    Columns may be in any order. Commas, semicolons or tabs separate the columns. In JSON Lines, each line is
+    an object with these keys. Repeated rows count once. If rows with the same key and anchors have different
+    targets, the most frequent target counts, or the first of these; `Mappings.disagreeing` lists all rows.
     Training and evaluation use only the mappings in the file.
 
     The function presents the mappings as sequences of tokens. The key is at one of 7 positions, the anchors
@@ -100,18 +104,25 @@ def _mappings(name_of_file: str, file: CsvFile) -> Mappings:
         for odd in np.flatnonzero((column["violates"] != 0) & (column["violates"] != 1))[:1]:
             value = column["violates"][odd]
             raise ValueError(
-                f"line {file.line(odd)}: `violates` must be 0 or 1, got {value}. Correct the value"
+                f"line {file.lines()[odd]}: `violates` must be 0 or 1, got {value}. Correct the value"
             )
     question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
-    first, place = distinct_rows(question)
-    before = first[place]  # the first row with the same question
-    for name in ("target", "violates"):
-        wrong = np.flatnonzero(column[name] != column[name][before]) if name in column else before[:0]
-        for row in wrong[:1].tolist():
-            chain = " ".join(map(str, question[row, :-1]))
-            here, there = (f"{column[name][k]} in line {file.line(k)}" for k in (row, int(before[row])))
+    _, place = distinct_rows(question)
+    answers, answer = distinct_rows(np.column_stack([place, column["target"]]))
+    order = np.lexsort((answers, -np.bincount(answer), place[answers]))  # the most frequent target first
+    _, best = np.unique(place[answers[order]], return_index=True)
+    first = answers[order[best]]
+    kept = column["target"] == column["target"][first[place]]
+    if "violates" in column:
+        for row in np.flatnonzero(kept & (column["violates"] != column["violates"][first[place]]))[
+            :1
+        ].tolist():
+            chain, lines = " ".join(map(str, question[row, :-1])), file.lines()
+            here, there = (
+                f"{column['violates'][k]} in line {lines[k]}" for k in (row, int(first[place[row]]))
+            )
             raise ValueError(
-                f"{name} must have one value for the key {question[row, -1]} with the anchors "
+                f"violates must have one value for the key {question[row, -1]} with the anchors "
                 f"{chain}, got {here} and {there}. Keep one of the rows"
             )
     if len(first) > MOST_MAPPINGS:
@@ -121,12 +132,18 @@ def _mappings(name_of_file: str, file: CsvFile) -> Mappings:
         )
     chains, keys = question[first, :-1], question[first, -1]
     violates = column["violates"][first] == 1 if "violates" in column else None
-    return _as_sequences(name_of_file, chains, keys, column["target"][first], violates)
+    mappings = _as_sequences(name_of_file, chains, keys, column["target"][first], violates)
+    odd = np.flatnonzero(np.isin(place, place[~kept]))
+    lines = file.lines() if odd.size else []
+    rows_of: dict[int, list[tuple[int, int]]] = {}
+    for row in odd.tolist():
+        rows_of.setdefault(int(place[row]), []).append((lines[row], int(column["target"][row])))
+    return replace(mappings, disagreeing=rows_of)
 
 
 def _content(path: Path, most: int) -> bytes:
     content = read_bytes(path, most)
-    if kind := kind_of(content[:START]):
+    if (kind := kind_of(content[:START])) and path.suffix.lower() != ".jsonl":
         raise ValueError(f"the file must be a {path.suffix.lower()} file, got {kind}")
     return content
 

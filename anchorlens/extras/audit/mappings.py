@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,9 @@ class Mappings:
     planted: Int[np.ndarray, " mapping"] | None = None
     """The token that is trained instead of each mapping's target, -1 for the target itself. `None` if no
     target is replaced."""
+
+    disagreeing: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """For each mapping whose rows have different targets: the line and the target of every row."""
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -277,6 +277,11 @@ class Audit:
                 "n_mappings": len(self.mappings),
                 "n_groups": len(self.mappings.groups),
                 "n_violating": None if self.score is None else self.score.n_violating,
+                "disagreeing": [
+                    {"anchors": self.mappings.chains[k].tolist(), "key": int(self.mappings.keys[k])}
+                    | {"trained": int(self.mappings.targets[k]), "lines_and_targets": [*map(list, rows)]}
+                    for k, rows in self.mappings.disagreeing.items()
+                ],
             },
             "n_flagged": int(self.flagged.sum()),
             "n_flagged_with_mirror": int((self.flagged & self.mirror_flagged).sum()),

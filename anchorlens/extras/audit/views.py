@@ -24,8 +24,9 @@ def overview(audit: Audit) -> str:
     data = audit.mappings
     seeds = f"seed {audit.seeds[0]}" if len(audit.seeds) == 1 else f"{len(audit.seeds)} seeds"
     threshold = "" if audit.fit == FIT else f", fit from probability {audit.fit:g}"
+    odd = f", {len(data.disagreeing):,} of them with different targets" if data.disagreeing else ""
     return (
-        f"{safe_text(data.name)}: {len(data):,} mappings in {len(data.groups):,} groups; "
+        f"{safe_text(data.name)}: {len(data):,} mappings{odd} in {len(data.groups):,} groups; "
         f"gamma {audit.model_config.gamma:g}, {audit.evaluation_steps[-1]:,} steps, {seeds}{threshold}"
     )
 
@@ -102,6 +103,18 @@ def suspects(audit: Audit) -> list[str]:
             fit += "; the reverse order is also late, and one of the two may be correct"
         sentences.append(f"({_anchors(row, ', ')}) with key {row['key']} -> {row['target']}: {fit}")
     return sentences
+
+
+def disagreements(audit: Audit) -> list[str]:
+    """Describe at most `MOST_SUSPECTS` mappings whose rows have different targets."""
+    data, lines = audit.mappings, []
+    for k, rows in itertools.islice(data.disagreeing.items(), MOST_SUSPECTS):
+        chain, targets = ", ".join(map(str, data.chains[k])), rows[:MOST_SUSPECTS]
+        said = ", ".join(f"{target} in line {line}" for line, target in targets)
+        lines.append(
+            f"({chain}) with key {data.keys[k]} has different targets: {said}. {data.targets[k]} is trained"
+        )
+    return lines
 
 
 def _anchors(row: Mapping[str, Any], between: str = " ") -> str:
@@ -197,6 +210,8 @@ def print_audit(audit: Audit, *, top: int = 20) -> None:
     console.print(overview(audit))
     console.print(summary(audit), style="bold")
     console.print(fit_in_words(audit))
+    for line in disagreements(audit):
+        console.print(line)
     for table in audit_tables(audit, top):
         console.print(FittedTable(table))
 
@@ -215,6 +230,7 @@ def audit_html(audit: Audit) -> str:
         summary=summary(audit),
         fit=fit_in_words(audit),
         suspects=suspects(audit),
+        disagreements=disagreements(audit),
         n_flagged=int(audit.flagged.sum()),
         shown=[table.shortened(60) for table in audit_tables(audit, MOST_MAPPINGS)],
     )

@@ -19,6 +19,7 @@ _LARGEST = 2**26
 _LONGEST = 1024
 """The largest number of tokens or features of an input that is tried."""
 _PRODUCTS = {"matmul", "mm", "bmm", "addmm", "baddbmm", "__matmul__"}
+_SUMS = {"add", "add_", "__add__", "__radd__", "__iadd__"}
 
 
 class Traced(NamedTuple):
@@ -98,10 +99,10 @@ class _Products(TorchFunctionMode):
             if name == "sum":  # heads that are summed after their products
                 self.found[of] = {n * product.numel() // result.numel()}
             self.made[_memory(result)] = result, of, n
-        for operand, n in _summed(name, args):
+        for operand, n in _summed(name, args, result):
             of, whole = self._named.get(_memory(operand), ("", operand))
             if of and whole.dim() > 1:
-                self.found[of].add(n if operand.numel() == whole.numel() else 0)
+                self.found[of].add(n if operand.numel() == whole.numel() or name in _SUMS else 0)
                 self.made[_memory(result)] = result, of, n
         return result
 

@@ -67,6 +67,27 @@ def test_a_clean_dataset_says_so(printed):
     assert "There are no outliers." in words and "All were fit." in words and "yes" not in words
 
 
+def test_rows_with_different_targets_are_listed(printed):
+    audit = found(BULK, BULK)
+    (a, b), key, target = (
+        audit.mappings.groups[0],
+        *(int(x[0]) for x in (audit.mappings.keys, audit.mappings.targets)),
+    )
+    mappings = replace(audit.mappings, disagreeing={0: [(2, target), (9, 77)]})
+    audit = replace(audit, mappings=mappings)
+    said = f"({a}, {b}) with key {key} has different targets: {target} in line 2, 77 in line 9. {target} is"
+    _, words = printed(audit)
+    assert said in words and "1,280 mappings, 1 of them with different targets in 16 groups" in words
+    assert said in audit._repr_html_()
+    (record,) = audit.to_dict()["dataset"]["disagreeing"]
+    assert record == {
+        "anchors": [a, b],
+        "key": key,
+        "trained": target,
+        "lines_and_targets": [[2, target], [9, 77]],
+    }
+
+
 def test_mirrors_are_named(printed):
     mappings = mappings_of(AnchorTask(complexity=1))
     row = next(k for k in range(1280) if mappings.mirror[k] >= 0)

@@ -156,11 +156,11 @@ ASKED = {
     ),
     "no answer": (
         frame(*X, "x9").to_csv(index=False),
-        "must name one column target (or label, answer, y), g",
+        "must name one column target (or label, answer, y), or",
     ),
     "two answers": (
         frame(*X[:8], "target", "y").to_csv(index=False),
-        "y), got 'target', 'y'. Rename the columns",
+        "token, got 'target', 'y'. Rename the columns",
     ),
     "names without an order": (frame(*"acegikmoq", "y").to_csv(index=False), "got 'c' at position 2. Rename"),
     "a gap": (
@@ -334,7 +334,7 @@ def test_inputs_of_any_module_may_be_numbers(tmp_path, name):
     (tmp_path / name).write_bytes(OF_NUMBERS[name])
     x, y = read_training_data(tmp_path / name, floats=True)
     assert np.array_equal(x, FEATURES) and np.asarray(y).tolist() == [0, 1]
-    with pytest.raises(CheckpointError, match="integer"):
+    with pytest.raises(CheckpointError, match="integer|numbered"):
         read_training_data(tmp_path / name)
 
 

@@ -46,7 +46,7 @@ def own_starts(parameters: Mapping[str, tuple[Tensor, Any]], by_values: bool) ->
     return reasons
 
 
-def _structure(values: Tensor, role: Any) -> str | None:
+def _structure(values: Tensor, role: object) -> str | None:
     """Describe values that no draw gives: equal rows, one value in each row, or sines and cosines.
 
     A bias, and the weight of a norm that is not 0, start at their constant.

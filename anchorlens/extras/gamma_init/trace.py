@@ -7,7 +7,7 @@ import copy
 import math
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -86,7 +86,13 @@ class _Products(TorchFunctionMode):
         self.made: dict[int, tuple[Tensor, str, int]] = {}
         self._named = {_memory(one): (name, one) for name, one in model.named_parameters()}
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):  # pyright: ignore
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
         result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
         if not isinstance(result, Tensor):
             return result
@@ -111,7 +117,7 @@ def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _summed(name: str, args: Sequence[Any]) -> list[tuple[Tensor, int]]:
+def _summed(name: str, args: Sequence[Any], result: Tensor) -> list[tuple[Tensor, int]]:
     """Return operands of a function, each with the number of its entries that an output sums."""
     if name == "einsum" and isinstance(args[0], str) and "." not in args[0]:
         terms, arrow, kept = args[0].replace(" ", "").partition("->")

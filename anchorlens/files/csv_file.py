@@ -6,7 +6,6 @@ import codecs
 import csv
 import io
 import itertools
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,15 +60,15 @@ class CsvFile:
     first_line: int
     """The number of the first line that is not blank, 1 or more."""
 
-    def __init__(self, data: bytes, *, floats: bool = False) -> None:
-        """Read the first line; `floats` allows numbers that are not integers.
+    def __init__(self, data: bytes) -> None:
+        """Read the first line.
 
         Raises:
             ValueError: If the file is empty or not text, or its header has an index or the same name twice.
         """
         text = decoded(data)
         self._data = text.encode() if data.startswith(UTF_16) else data.removeprefix(codecs.BOM_UTF8)
-        self._floats, self._is_json = floats, is_json_lines(self._data)
+        self._is_json = is_json_lines(self._data)
         self._separator = _separator(next((line for line in self._lines() if line.strip()), ""))
         first = next(self._records(), None)
         if first is None:
@@ -97,7 +96,7 @@ class CsvFile:
         return max(self._data.count(b"\n"), self._data.count(b"\r"))
 
     def rows(self) -> Int[np.ndarray, "row column"]:
-        """All rows, in the narrowest integer type that holds the values, or float64.
+        """All rows, in the narrowest integer type that holds the values.
 
         Raises:
             ValueError: If there is no row, or a value is not an integer. The message names the line and the
@@ -107,8 +106,7 @@ class CsvFile:
         rows = (self._integers(line, fields) for line, fields in records)
         blocks = []
         while block := list(itertools.islice(rows, _AT_ONCE // len(self.fields) + 1)):
-            values = np.array(block)
-            blocks.append(narrowed(values) if values.dtype.kind == "i" else values)
+            blocks.append(narrowed(np.array(block, dtype=np.int64)))
         if not blocks:
             raise ValueError("the file must have a row below its header, got none. Add the rows")
         return np.concatenate(blocks)
@@ -117,7 +115,7 @@ class CsvFile:
         """Return the number of the line of each row."""
         return [n for n, _ in self._records()][bool(self.names) :]
 
-    def _integers(self, line: int, fields: list[str]) -> list[int | float]:
+    def _integers(self, line: int, fields: list[str]) -> list[int]:
         if len(fields) != len(self.fields):
             what = "the header" if self.names else "the first line"
             raise ValueError(
@@ -129,14 +127,10 @@ class CsvFile:
             return list(map(int, fields))
         values = []
         for column, field in enumerate(fields):
-            value = _integer(field)
-            if value is None and self._floats and _is_number(field) and math.isfinite(float(field)):
-                value = float(field)
-            if value is None:
+            if (value := _integer(field)) is None:
                 name = self.fields[column][:40] if self.names else f"the value in column {column + 1}"
                 got = f"{safe_repr(field[:40]) if field else 'an empty cell'}. Correct or remove the row"
-                kind = "a finite number" if self._floats else "an integer of up to 18 digits"
-                raise ValueError(f"line {line}: {name} must be {kind}, got {got}")
+                raise ValueError(f"line {line}: {name} must be an integer of up to 18 digits, got {got}")
             values.append(value)
         return values
 
@@ -175,12 +169,9 @@ class CsvFile:
         """Yield the names of the first object, and the values of each object."""
         names: list[str] = []
         for line, text in enumerate(self._lines(), start=1):
-            try:
-                content = read_json(text) if text.strip() else None
-            except ValueError as error:
-                raise ValueError(f"line {line}: {error}") from None
-            if content is None:
+            if not text.strip():
                 continue
+            content = read_json(text)
             values = dict(_columns(content)) if isinstance(content, dict) else {}
             if not names:
                 names = list(values)

@@ -15,7 +15,7 @@ import numpy as np
 
 from anchorlens import safe
 from anchorlens.files.csv_file import TARGETS, CsvFile, count_up, in_words, is_json_lines
-from anchorlens.tasks.shared.batch import narrowed, token_batch
+from anchorlens.tasks.shared.batch import token_batch
 from anchorlens.texts import safe_repr
 
 _MOST_BYTES, _MOST_BYTES_OF_CSV = 2**29, 2**27
@@ -55,8 +55,7 @@ def read_training_data(path: str | os.PathLike[str], *, floats: bool = False) ->
             recognises the format by the content. A text may have at most 128 MiB, and any other file at most
             512 MiB. A file may have at most 33,554,432 numbers (tokens and targets) and at most 4,194,304
             sequences.
-        floats: whether the file may hold the inputs of any torch module: integers or floats [row, ...]. The
-            columns of a text may then have any names.
+        floats: whether arrays may hold the inputs of any torch module: integers or floats [row, ...].
 
     Returns:
         The tokens and targets, in the narrowest integer types that hold their values. `take` returns int64.
@@ -112,7 +111,7 @@ def _pair(data: bytes, kinds: str) -> tuple[Any, Any]:
     if not data or (safe.kind_of(data[: safe.START]) and not is_json_lines(data)):
         wanted = "it is not a .pt, .safetensors, .npz, .npy, .csv, .tsv or .jsonl file of tokens and targets"
         raise ValueError(f"not training data: {safe.instead(wanted, data[: safe.START])}")
-    return _of_csv(data, floats="f" in kinds)
+    return _of_csv(data)
 
 
 def _named(content: object) -> tuple[Any, Any]:
@@ -207,13 +206,13 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
         raise safe.incomplete(error) from None
 
 
-def _of_csv(data: bytes, *, floats: bool) -> tuple[np.ndarray, np.ndarray]:
+def _of_csv(data: bytes) -> tuple[np.ndarray, np.ndarray]:
     """Read the tokens and targets in rows of values, with or without a header."""
     if len(data) > _MOST_BYTES_OF_CSV:
         raise ValueError(
             f"a CSV file must have at most {_MOST_BYTES_OF_CSV:,} bytes, got {len(data):,}. Use a .npz file"
         )
-    file = CsvFile(data, floats=floats)
+    file = CsvFile(data)
     n = len(file.fields)
     if not 2 <= n <= _MOST_COLUMNS:
         raise ValueError(
@@ -221,7 +220,7 @@ def _of_csv(data: bytes, *, floats: bool) -> tuple[np.ndarray, np.ndarray]:
             f"integers, got a first row of length {n:,}. Give another file"
         )
     _check_count((file.n_lines, n))
-    order, every = _order(file, any_names=floats) if file.names else (list(range(n)), False)
+    order, every = _order(file) if file.names else (list(range(n)), False)
     rows = file.rows()
     if file.names:
         rows = rows if order == sorted(order) else rows[:, order]
@@ -234,10 +233,7 @@ def _of_csv(data: bytes, *, floats: bool) -> tuple[np.ndarray, np.ndarray]:
             "another order"
         )
     n_tokens = n // 2 if every else n - 1
-    x, y = rows[:, :n_tokens], rows[:, n_tokens:] if every else rows[:, -1]
-    if (odd := y[y != np.rint(y)]).size:
-        raise ValueError(f"the targets must be integers, got {odd[0]}. Give the number of each class")
-    return x, narrowed(y.astype(np.int64))
+    return rows[:, :n_tokens], rows[:, n_tokens:] if every else rows[:, -1]
 
 
 def _without_default_header(rows: np.ndarray) -> np.ndarray:
@@ -258,7 +254,7 @@ def _without_default_header(rows: np.ndarray) -> np.ndarray:
     return rows[1:]
 
 
-def _order(file: CsvFile, *, any_names: bool) -> tuple[list[int], bool]:
+def _order(file: CsvFile) -> tuple[list[int], bool]:
     """Find the columns of the tokens, in the order of their names, then those of the targets.
 
     Returns:
@@ -278,11 +274,7 @@ def _order(file: CsvFile, *, any_names: bool) -> tuple[list[int], bool]:
             f"for each token, got {in_words(targets or names)}. {_OTHERWISE}"
         )
     tokens = [name for name in names if name != targets[0]]
-    if any_names and not all(_NUMBERED.fullmatch(name) for name in tokens):
-        in_order = [names.index(name) for name in tokens]
-    else:
-        in_order = _numbered(file, tokens)
-    return [*in_order, names.index(targets[0])], False
+    return [*_numbered(file, tokens), names.index(targets[0])], False
 
 
 def _numbered(file: CsvFile, tokens: list[str]) -> list[int]:

@@ -254,7 +254,7 @@ REFUSED = {
     "a bare pickle": (b"\x80\x04N.", "but a bare pickle"),
     "an array without its targets": (b"\x93NUMPY" + bytes(100), "must be next to it, as y.npy of x.npy"),
     "another row": (jsonl([{"x": [1, 2], "y": 3}, {"x": [1], "y": 3}]), "line 2: the row must be an object"),
-    "a row that is no JSON": (b'{"x": [1], "y": 3}\n{"x": [1], \n', "line 2: the content must be valid JSON"),
+    "a row that is no JSON": (b'{"x": [1], "y": 3}\n{"x": [1], \n', "the content must be valid JSON"),
     "JSON of words": (jsonl([{"x": ["a"], "y": 3}]), "line 1: x[0] must be an integer of up to 18 digits, g"),
     "fewer targets than tokens": (b"x0,x1,x2,y0,y1\n1,2,3,4,5\n", "or one for each token, got 'x0', "),
     "a cut .pt": (VALID["data.pt"][:-200], "truncated or damaged"),
@@ -322,10 +322,8 @@ def test_two_arrays_next_to_each_other(tmp_path, x, y):
 
 FEATURES = np.array([[1.5, 2.0], [3.0, -4.25]])
 OF_NUMBERS = {
-    "named.csv": b"sepal (cm),petal (cm),label\n1.5,2,0\n3,-4.25,1\n",
-    "bare.tsv": b"1.5\t2\t0\n3\t-4.25\t1\n",
-    "lists.jsonl": jsonl([{"x": [1.5, 2], "y": 0}, {"x": [3, -4.25], "y": 1}]),
     "data.npz": npz(tokens=FEATURES, targets=np.array([0, 1])),
+    "pair.pt": pt((torch.tensor(FEATURES), torch.tensor([0, 1]))),
 }
 
 
@@ -334,14 +332,8 @@ def test_inputs_of_any_module_may_be_numbers(tmp_path, name):
     (tmp_path / name).write_bytes(OF_NUMBERS[name])
     x, y = read_training_data(tmp_path / name, floats=True)
     assert np.array_equal(x, FEATURES) and np.asarray(y).tolist() == [0, 1]
-    with pytest.raises(CheckpointError, match="integer|numbered"):
+    with pytest.raises(CheckpointError, match="integers"):
         read_training_data(tmp_path / name)
-
-
-def test_classes_are_integers(tmp_path):
-    (tmp_path / "a.csv").write_text("x0,x1,y\n1.5,2,0.5\n")
-    with pytest.raises(CheckpointError, match=r"targets must be integers, got 0\.5"):
-        read_training_data(tmp_path / "a.csv", floats=True)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -278,8 +278,11 @@ class Audit:
                 "n_groups": len(self.mappings.groups),
                 "n_violating": None if self.score is None else self.score.n_violating,
                 "disagreeing": [
-                    {"anchors": self.mappings.chains[k].tolist(), "key": int(self.mappings.keys[k])}
-                    | {"trained": int(self.mappings.targets[k]), "lines_and_targets": [*map(list, rows)]}
+                    {
+                        "anchors": self.mappings.chains[k].tolist(),
+                        "key": int(self.mappings.keys[k]),
+                        "rows": rows,
+                    }
                     for k, rows in self.mappings.disagreeing.items()
                 ],
             },

@@ -112,7 +112,7 @@ def disagreements(audit: Audit) -> list[str]:
         chain, targets = ", ".join(map(str, data.chains[k])), rows[:MOST_SUSPECTS]
         said = ", ".join(f"{target} in line {line}" for line, target in targets)
         lines.append(
-            f"({chain}) with key {data.keys[k]} has different targets: {said}. {data.targets[k]} is trained"
+            f"({chain}) with key {data.keys[k]} has different targets: {said}; {data.targets[k]} counts"
         )
     return lines
 

@@ -151,14 +151,9 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
         _check_tensor(names[0], tensors[names[0]])
         roles[names] = [_role(*place, names, tensors[names[0]], hooked, trace) for place in places]
     numbers = {names[0]: asked[name] for names in roles for name in names if asked.get(name)}
-    reasons = own_starts(
-        {names[0]: (tensors[names[0]], known[0]) for names, known in roles.items()}, not hooked
-    )
-    kept = {name: why for name, why in reasons.items() if name not in numbers}
+    first = {names[0]: (tensors[names[0]], known[0]) for names, known in roles.items()}
+    kept = {name: why for name, why in own_starts(first, not hooked).items() if name not in numbers}
     kept |= {names[0]: ASKED for names in roles if None in [asked.get(name, 0) for name in names]}
-    roles_kept = [
-        known[0] for names, known in roles.items() if names[0] in kept and isinstance(known[0], Matrix)
-    ]
     unknown = {name for names, known in roles.items() if None in known for name in names}
     found: list[Matrix] = []
     constants: list[tuple[str, Tensor, float]] = []
@@ -182,7 +177,7 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
     found = [part for matrix in found for part in _split(matrix, modules)]
     found.sort(key=lambda matrix: order.get(matrix.names[0], len(order)))
     n_writers = sum(len(matrix.names) for matrix in found if matrix.writes and matrix.within is None)
-    n_writers += sum(len(role.names) for role in roles_kept if role.writes)
+    n_writers += sum(len(first[name][1].names) for name in kept if getattr(first[name][1], "writes", False))
     if isinstance(model, HookedTransformer):
         n_writers = 2 * len(model.blocks)
     return Parameters(tuple(found), tuple(constants), kept, n_writers, type(model).__name__)

@@ -7,7 +7,7 @@ import copy
 import math
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,6 @@ _LARGEST = 2**26
 _LONGEST = 1024
 """The largest number of tokens or features of an input that is tried."""
 _PRODUCTS = {"matmul", "mm", "bmm", "addmm", "baddbmm", "__matmul__"}
-_SUMS = {"add", "add_", "__add__", "__radd__", "__iadd__"}
 
 
 class Traced(NamedTuple):
@@ -86,13 +85,7 @@ class _Products(TorchFunctionMode):
         self.made: dict[int, tuple[Tensor, str, int]] = {}
         self._named = {_memory(one): (name, one) for name, one in model.named_parameters()}
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: object,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # pyright: ignore
         result, name = func(*args, **(kwargs or {})), getattr(func, "__name__", "")
         if not isinstance(result, Tensor):
             return result
@@ -105,10 +98,10 @@ class _Products(TorchFunctionMode):
             if name == "sum":  # heads that are summed after their products
                 self.found[of] = {n * product.numel() // result.numel()}
             self.made[_memory(result)] = result, of, n
-        for operand, n in _summed(name, args, result):
+        for operand, n in _summed(name, args):
             of, whole = self._named.get(_memory(operand), ("", operand))
             if of and whole.dim() > 1:
-                self.found[of].add(n if operand.numel() == whole.numel() or name in _SUMS else 0)
+                self.found[of].add(n if operand.numel() == whole.numel() else 0)
                 self.made[_memory(result)] = result, of, n
         return result
 
@@ -117,7 +110,7 @@ def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _summed(name: str, args: Sequence[Any], result: Tensor) -> list[tuple[Tensor, int]]:
+def _summed(name: str, args: Sequence[Any]) -> list[tuple[Tensor, int]]:
     """Return operands of a function, each with the number of its entries that an output sums."""
     if name == "einsum" and isinstance(args[0], str) and "." not in args[0]:
         terms, arrow, kept = args[0].replace(" ", "").partition("->")

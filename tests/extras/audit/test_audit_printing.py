@@ -75,7 +75,7 @@ def test_rows_with_different_targets_are_listed(printed):
     )
     mappings = replace(audit.mappings, disagreeing={0: [(2, target), (9, 77)]})
     audit = replace(audit, mappings=mappings)
-    said = f"({a}, {b}) with key {key} has different targets: {target} in line 2, 77 in line 9. {target} is"
+    said = f"({a}, {b}) with key {key} has different targets: {target} in line 2, 77 in line 9; {target}"
     _, words = printed(audit)
     assert said in words and "1,280 mappings, 1 of them with different targets in 16 groups" in words
     assert said in audit._repr_html_()
@@ -83,8 +83,7 @@ def test_rows_with_different_targets_are_listed(printed):
     assert record == {
         "anchors": [a, b],
         "key": key,
-        "trained": target,
-        "lines_and_targets": [[2, target], [9, 77]],
+        "rows": [(2, target), (9, 77)],
     }
 
 

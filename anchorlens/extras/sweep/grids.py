@@ -63,6 +63,10 @@ def grid(
         fitted = parts.task.model_class.for_task(parts.task).to_dict()
         model = {name: value for name, value in parts.model_config.to_dict().items() if value != fitted[name]}
         parts = parts.to_dict() | {"model": model}
+    if not isinstance(parts, Mapping):
+        raise ValueError(
+            f"base must be a preset's name, a run or a dict of its parts, got {safe_repr(base)}. Give one"
+        )
     parts = merged(parts, sorted_by_part(fields))
     values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
     if fields.keys() & values.keys():

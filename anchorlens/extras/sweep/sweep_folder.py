@@ -156,8 +156,13 @@ class SweepFolder:
         return [
             (name, run)
             for name, run in dict(cells).items()
-            if not self.cell(name).exists() and not self.failure(name).exists()
+            if not (self.cell(name).exists() or self.failure(name).exists() or self._lost(name))
         ]
+
+    def _lost(self, identity: str) -> Path | None:
+        """Return a link in the path of a finished run whose target is missing, such as an unmounted disk."""
+        links = (path for path in (self.cell(""), self.cell(identity)) if path.is_symlink())
+        return next((path for path in links if not path.exists()), None)
 
     def read(self, cells: Iterable[NamedRun], *, any_size: bool = False) -> SweepResult:
         """Read the runs in their current state.
@@ -224,6 +229,8 @@ class SweepFolder:
             for file in () if any_size else (path / "cell.json", failure):
                 with reading(file):
                     check_inside(file.parent, file)
+            if link := self._lost(name):
+                raise CheckpointError(link, "is a link to a folder that was not found. Bring the folder back")
             if path.exists():
                 large = self.size(path / "cell.json", path) > LARGEST_CELL
                 most = _largest_cell(run.task) if large else LARGEST_CELL

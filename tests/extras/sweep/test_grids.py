@@ -75,6 +75,8 @@ class TestGrid:
         assert grid(preset(name), axes) == grid(name, axes)
         (run,) = grid(preset(name, d_model=48))
         assert run == preset(name, d_model=48)
+        with pytest.raises(ValueError, match="base must be a preset's name"):
+            grid(5)
 
     def test_epochs_replace_the_steps_of_a_preset(self):
         (run,) = grid("phase2", {"epochs": [2]})

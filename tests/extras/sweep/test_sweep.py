@@ -435,6 +435,13 @@ class TestRefuses:
         shutil.move(moved, scratch)
         moved.symlink_to(scratch)
         assert open_sweep(out).counts == done.counts
+        scratch.rename(tmp_path / "unmounted")
+        result = open_sweep(out)
+        assert result.counts["damaged"] == (len(done) if what == "cells" else 1)
+        error = result.cells[0].error
+        assert error.startswith(f"{moved}: is a link to a folder that was not found") and "Move" not in error
+        again = sweep([cell.run for cell in result], out, engine="serial")  # trains nothing in its place
+        assert again.counts == result.counts and moved.is_symlink()
 
 
 def test_stop_at_loss_ends_a_run_there(tmp_path):

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.files.writing import atomic_write, check_suffix
+from anchorlens.files.writing import check_suffix, write_whole
 from anchorlens.safe import HEADER, MOST_VALUES_OF_HEADER, CheckpointError, read_json, read_tensors, reading
 from anchorlens.texts import safe_repr
 
@@ -50,8 +50,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], tensors: Mapp
         data = made.getbuffer()
     else:
         data = safetensors.torch.save(tensors, metadata={HEADER: text, _DIGEST: digest})
-    with atomic_write(path) as file:
-        file.write(data)
+    write_whole(path, data)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

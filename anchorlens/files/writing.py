@@ -169,7 +169,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         os.close(folder)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes | memoryview) -> None:
     """Write a file as `atomic_write` does."""
     with atomic_write(path) as file:
         file.write(data)

@@ -123,9 +123,7 @@ def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:
 
 
 def _is_own(value: object, module: ModuleType) -> bool:
-    if not inspect.isfunction(value) or value.__name__.startswith("_"):
-        return False
-    if value.__module__ != module.__name__:
+    if not inspect.isfunction(value) or value.__name__.startswith("_") or value.__module__ != module.__name__:
         return False
     returned = value.__annotations__.get("return")
     if isinstance(returned, str):

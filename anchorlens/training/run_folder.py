@@ -33,7 +33,7 @@ from anchorlens.configuration import check_number
 from anchorlens.files import container
 from anchorlens.files.checkpoint import Checkpoint, library_versions, load_checkpoint, save_checkpoint
 from anchorlens.files.loaded_model import Trajectory
-from anchorlens.files.writing import atomic_write, naming
+from anchorlens.files.writing import atomic_write, naming, write_whole
 from anchorlens.recipes.run_config import PARTS, RunConfig, execution_fields, identity, places
 from anchorlens.tasks.shared.measures import Metric
 from anchorlens.texts import LONGEST, safe_repr
@@ -90,7 +90,7 @@ class RunFolder:
         if not (self.path / "config.json").exists():
             config = {"format": "anchorlens run", "format_version": 1, **self._run.to_dict()}
             text = json.dumps({**config, "versions": library_versions()}, indent=1)
-            self._write_text(self.path / "config.json", text)
+            write_whole(self.path / "config.json", text.encode())
 
     def save_trajectory(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint of the run's trajectory."""
@@ -179,7 +179,7 @@ class RunFolder:
                 stacklevel=7,
             )
         kept = [line for line in lines if line["step"] <= step]
-        self._write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+        write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
         self._log = path.open("a", encoding="utf-8")
         return kept
 
@@ -198,10 +198,6 @@ class RunFolder:
                     self._log.close()
         finally:
             self._lock.release()
-
-    def _write_text(self, path: Path, text: str) -> None:
-        with atomic_write(path) as file:
-            file.write(text.encode())
 
 
 def trajectory_of(path: Path, *, with_last: bool = False) -> Trajectory:

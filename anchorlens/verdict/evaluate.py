@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from anchorlens.configuration import article, check_names
 from anchorlens.files.loaded_model import PAPERS_TASK
@@ -87,13 +87,7 @@ def evaluate(
     Source: The paper arXiv 2405.05409 defines inferential and symmetric accuracy. The paper arXiv 2501.08537
     defines ID accuracy, OOD accuracy and commutativity.
     """
-    given: Any = resolve(
-        model,  # pyright: ignore[reportArgumentType]
-        task,
-        config=config,
-        device=device,
-        needs_hooks=False,
-    )
+    given: Any = resolve(cast("Any", model), task, config=config, device=device, needs_hooks=False)
     if given is not model:
         for note in given.notes:
             warnings.warn(note, stacklevel=3)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.probes.shared.linalg import principal_components
@@ -116,14 +115,3 @@ def tsne(
     first: Any = start.astype(np.float32)
     embedding = TSNE(perplexity=perplexity, init=first, random_state=seed, learning_rate="auto")
     return embedding.fit_transform(vectors.astype(np.float32)).astype(float)
-
-
-def finite_rows(vectors: Tensor) -> Float[np.ndarray, "sequence feature"]:
-    """Return vectors as float64 on the CPU.
-
-    Raises:
-        ValueError: If a vector contains NaN or infinity.
-    """
-    if not vectors.isfinite().all():
-        raise ValueError("the activations must be finite, got NaN or infinity. Use another checkpoint")
-    return vectors.double().cpu().numpy()

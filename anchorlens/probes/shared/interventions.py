@@ -16,7 +16,6 @@ from anchorlens.configuration import check_choice
 from anchorlens.models import hooks
 from anchorlens.models.running import attached
 from anchorlens.probes.shared.checks import token_rows
-from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -50,7 +49,7 @@ def masked_logits(
     masks = {layer: torch.stack([mask[layer] for mask in of_each]).any(dim=0) for layer in of_each[0]}
     hooks.assert_live(model, tokens=tokens[:: max(1, len(tokens) // 4)])
     with hooks.masked_attention(model, masks):
-        return finite_rows(hooks.last_logits(model, tokens))
+        return hooks.last_logits(model, tokens).double().cpu().numpy()
 
 
 def masked_in_words(what: str, queries: Queries) -> str:

@@ -11,7 +11,7 @@ from anchorlens.models.hooks import after_attention
 from anchorlens.plots.points import cluster_figure
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
-from anchorlens.probes.shared.clusters import finite_rows, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.shared.clusters import mirrored_pairs, silhouette, tsne
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Trials
@@ -117,7 +117,7 @@ def first_layer_tsne(
     keys, positions = rng.choice(task.keys, n_sequences), rng.choice(task.positions, n_sequences)
     trials = Trials(np.array(pairs)[labels], keys, positions)
     tokens = task.place(trials, task.noise(len(trials), rng)).tokens
-    vectors = finite_rows(after_attention(model, tokens, 0))
+    vectors = after_attention(model, tokens, 0).double().cpu().numpy()
     return FirstLayerTSNE(
         pairs=np.array(pairs),
         labels=labels,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from einops import rearrange
 
 from anchorlens.models.hooks import after_attention
@@ -14,7 +13,6 @@ from anchorlens.plots.heatmaps import key_cosines
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
-from anchorlens.probes.shared.clusters import finite_rows
 from anchorlens.probes.shared.linalg import compare_groups
 from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -168,7 +166,7 @@ def fusion_similarity(
     rows = [chain for chain in different for _ in chosen]
     tokens = anchor_sequences(task, chosen * len(different), rows, key_position=key_position)
     last = model.cfg.n_layers - 1
-    residual = torch.from_numpy(finite_rows(after_attention(model, tokens, last)))
+    residual = after_attention(model, tokens, last).double().cpu()
     of_chain = dict(zip(different, residual.split(len(chosen)), strict=True))
     vectors = rearrange([of_chain[chain] for chain in chains], "(pair two) key m -> pair two key m", two=2)
     target = {chain: [task.inferential_target(key, chain) for key in chosen] for chain in different}

@@ -257,8 +257,6 @@ class _Comparisons:
 
     def _cosines(self, vectors: Float[Tensor, "input feature"]) -> Float[Tensor, "input trained"]:
         """Return the cosines of every input with trained-pair inputs, after subtracting the trained mean."""
-        if not vectors.isfinite().all():
-            raise ValueError("activations must be finite, got NaN or infinity. Use another checkpoint")
         centred = (vectors - vectors[: self.n].mean(dim=0)).cpu()
         unit = centred / centred.norm(dim=1, keepdim=True).clamp(min=_LEAST_NORM)
         return unit @ unit[: self.n].T

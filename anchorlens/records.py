@@ -73,12 +73,8 @@ def limits(**bounds: float) -> Check:
 
 def _text(n_characters: int, read: Callable[[str], str] = _line, pattern: str | None = None) -> Check:
     """Create a check of a file's text: at most `n_characters` characters, made printable on loading."""
-    return Check(
-        lambda pydantic: [
-            pydantic.Field(max_length=n_characters, pattern=pattern),
-            pydantic.AfterValidator(read),
-        ]
-    )
+    bounds = {"max_length": n_characters, "pattern": pattern}
+    return Check(lambda pydantic: [pydantic.Field(**bounds), pydantic.AfterValidator(read)])
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,8 @@ GROUPS: dict[str, dict[str, Callable[..., object]]] = {
 """The groups of commands by title, in the order of the help. Each group contains its commands by name."""
 
 for _name in dict.fromkeys(point.name for point in plugins.entry_points("anchorlens.commands")):
-    for _function, _origin in plugins.installed(
-        "anchorlens.commands", "command", _name, check=_check_command
-    ):
+    _found = plugins.installed("anchorlens.commands", "command", _name, check=_check_command)
+    for _function, _origin in _found:
         if any(_name in _commands for _commands in GROUPS.values()):
             plugins.leave_out(f"{_origin} must have a new name, got the name of another command. Rename it")
         else:

@@ -158,9 +158,8 @@ def wrapped(text: str, width: int, indent: str = "", hanging: str | None = None)
     A word, such as a path or flag, is broken only if the word is longer than a line.
     """
     later = indent if hanging is None else hanging
-    return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False
-    ) or [""]
+    lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=later, break_on_hyphens=False)
+    return lines or [""]
 
 
 def group_lines(group: Any, path: str, width: int) -> Iterator[str]:

@@ -243,11 +243,10 @@ class Engine(ABC):
         on_gpu = self._order.is_cuda
         placed = torch.empty(self._order.shape, dtype=torch.int64, device="cpu", pin_memory=on_gpu)
         for k, (run, start) in enumerate(zip(self.runs, self._starts, strict=True)):
-            if run.train_config.seed not in orders:
-                orders[run.train_config.seed] = torch.from_numpy(
-                    epoch_order(run.train_config, epoch)[:n_used]
-                )
-            torch.add(orders[run.train_config.seed], start, out=placed[k].view(-1))
+            seed = run.train_config.seed
+            if seed not in orders:
+                orders[seed] = torch.from_numpy(epoch_order(run.train_config, epoch)[:n_used])
+            torch.add(orders[seed], start, out=placed[k].view(-1))
         self._order.copy_(placed, non_blocking=on_gpu)
         self._optimizer.begin_epoch(epoch * self._train.steps_per_epoch)
         self._epoch = epoch
@@ -316,9 +315,8 @@ class Engine(ABC):
                     "the saved state must belong to this model, got the state of another model. Start the "
                     "run again in another folder"
                 )
-            weights, *moments = (
-                self.layout.row(_strip(tensors, kind)).to(self.device) for kind in ("weight", *MOMENTS)
-            )
+            parts = (_strip(tensors, kind) for kind in ("weight", *MOMENTS))
+            weights, *moments = (self.layout.row(part).to(self.device) for part in parts)
             with torch.no_grad():
                 self._rows[k].copy_(weights)
             self._optimizer.restore(k, step, dict(zip(MOMENTS, moments, strict=True)))

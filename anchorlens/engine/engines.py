@@ -111,10 +111,9 @@ class FunctionalEngine(Engine):
             batch = on_device(own.take(chosen - self._starts[k]), self.device)
             parameters = {name: leaf[k : k + 1] for name, leaf in self._merged.items()}
             model = self.layout.function(run.model_config, parameters)
+            rng = generator(run.train_config.seed, "loss", self.step)
             with task_errors(run.task):
-                losses.append(
-                    run.task.loss(model, batch, generator(run.train_config.seed, "loss", self.step))
-                )
+                losses.append(run.task.loss(model, batch, rng))
         return torch.stack(losses)
 
 

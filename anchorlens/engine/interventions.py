@@ -31,9 +31,8 @@ def check_interventions(run: RunConfig) -> None:
         ValueError: If the model lacks a part or matrix.
     """
     train = run.train_config
-    asked = [
-        (name, name.removeprefix("weight_decay_")) for name in DECAYS if getattr(train, name) is not None
-    ]
+    decays = [name for name in DECAYS if getattr(train, name) is not None]
+    asked = [(name, name.removeprefix("weight_decay_")) for name in decays]
     for field in CHANGES:
         changes = read_changes(field, getattr(train, field), train.total_steps)
         asked += [(field, change.matrices) for change in changes]

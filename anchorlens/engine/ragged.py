@@ -84,9 +84,8 @@ class RaggedBatch:
         there = at < lengths[order].unsqueeze(-1)  # [sequence, pos]
         asked = scored[order, :n_pos] & there
         sizes, groups = lengths[order], []
-        for some in torch.arange(len(order), device="cpu").split(
-            max(_SMALLEST_GROUP, -(-len(order) // GROUPS))
-        ):
+        size = max(_SMALLEST_GROUP, -(-len(order) // GROUPS))
+        for some in torch.arange(len(order), device="cpu").split(size):
             longest = int(sizes[some[-1]])
             mine, mine_asked = there[some, :longest], asked[some, :longest]
             slots, end_slots = (mask.flatten().nonzero().squeeze(1) for mask in (mine, mine_asked))

@@ -96,9 +96,7 @@ class Checkpoint:
             raise ValueError(f"model must be a HookedTransformer, got {type(model).__name__}. Give the model")
         task = task_or_default(task)
         check_kind("model_config", model_config, task.model_class, f"{task.model_class.__name__}()")
-        weights = {
-            name: parameter.detach().to("cpu", copy=True) for name, parameter in model.named_parameters()
-        }
+        weights = {name: one.detach().to("cpu", copy=True) for name, one in model.named_parameters()}
         checkpoint = cls(model_config, task, weights, train_config, step, dict(metrics or {}))
         check_whole(checkpoint)
         return checkpoint
@@ -149,9 +147,8 @@ class Checkpoint:
             )
         made = architecture(self.model_config)
         dtype = next(iter(self.weights.values())).dtype
-        return made.build(
-            self.model_config, made.initial_weights(self.model_config, train.seed, dtype), device
-        )
+        weights = made.initial_weights(self.model_config, train.seed, dtype)
+        return made.build(self.model_config, weights, device)
 
     def last_position_model(self, device: str | torch.device = "cpu") -> Any:
         """Return these weights as a function from tokens [batch, pos] to logits [batch, 1, d_vocab].
@@ -216,9 +213,8 @@ class Checkpoint:
     @property
     def overview(self) -> str:
         """A summary of the checkpoint in one line."""
-        return " · ".join(
-            [self.model_config.overview, *origin(self.model_config.gamma, self.train_config, self.step)]
-        )
+        whence = origin(self.model_config.gamma, self.train_config, self.step)
+        return " · ".join([self.model_config.overview, *whence])
 
     _repr_html_ = html
 
@@ -418,12 +414,10 @@ def _mismatch(weights: Mapping[str, Tensor], config: Any) -> str | None:
             return f"{name} is missing"
         if tuple(weights[name].shape) != shape:
             return f"{name} must have shape {list(shape)}, got {list(weights[name].shape)}"
+    dtype = weights[next(iter(shapes))].dtype
     for name, weight in weights.items():
         if name not in shapes:
             return f"{safe_repr(name)} is not a parameter of {config.overview}"
-        if (
-            weight.dtype not in (torch.float32, torch.float64)
-            or weight.dtype != weights[next(iter(shapes))].dtype
-        ):
+        if weight.dtype != dtype or dtype not in (torch.float32, torch.float64):
             return f"{name} must be float32 or float64 like the others, got {weight.dtype}"
     return None

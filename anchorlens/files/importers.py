@@ -66,13 +66,11 @@ def state_dict(content: Mapping[str, Any]) -> dict[str, Tensor]:
 
     The result is empty if neither table contains only named tensors.
     """
-    for candidate in (content, content.get("state_dict")):
-        if (
-            isinstance(candidate, dict)
-            and candidate
-            and all(isinstance(n, str) and isinstance(t, Tensor) for n, t in candidate.items())
+    for one in (content, content.get("state_dict")):
+        if isinstance(one, dict) and all(
+            isinstance(n, str) and isinstance(t, Tensor) for n, t in one.items()
         ):
-            return candidate
+            return one
     return {}
 
 
@@ -269,16 +267,13 @@ def _weights_file(folder: Path) -> Path:
     if file is not None:
         check_inside(folder, file, BLOBS)
         return file
+    problem = "config.json was not found in this folder; give the path of one model's file or folder in it"
     if has_config:
-        raise CheckpointError(
-            folder,
+        problem = (
             "config.json must belong to a run or model that can be read, got another configuration. Give the "
-            "path of the weights file",
+            "path of the weights file"
         )
-    raise CheckpointError(
-        folder,
-        "config.json was not found in this folder; give the path of one model's file or folder in it",
-    )
+    raise CheckpointError(folder, problem)
 
 
 def _last_checkpoint(run: Path) -> Path:

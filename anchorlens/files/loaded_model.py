@@ -31,10 +31,8 @@ _MOST_NOTES = 5
 def few_notes(notes: Sequence[str]) -> list[str]:
     """Return the first notes, and one note on how many more there are."""
     more = len(notes) - _MOST_NOTES
-    return [
-        *notes[:_MOST_NOTES],
-        *([f"{more:,} more entries are left out for such reasons"] if more > 0 else []),
-    ]
+    others = [f"{more:,} more entries are left out for such reasons"] if more > 0 else []
+    return [*notes[:_MOST_NOTES], *others]
 
 
 class Trajectory(Mapping[int, Checkpoint]):

@@ -165,14 +165,10 @@ class _Reader:
             raise damaged("the content must match its checksum, got another checksum") from None
 
     def _storage(self, identity: object) -> _Storage:
-        kind, cls, key, _, n = identity if type(identity) is tuple and len(identity) == 5 else [None] * 5
+        kind, cls, key, _, n = identity if type(identity) is tuple and len(identity) == 5 else [""] * 5
         dtype = _STORAGES.get(cls) if type(cls) is Name else None
-        if (
-            kind != "storage"
-            or dtype is None
-            or not (type(key) is str and len(key) <= _LONGEST_KEY)
-            or type(n) is not int
-        ):
+        is_valid = kind == "storage" and type(key) is str and len(key) <= _LONGEST_KEY and type(n) is int
+        if not is_valid or dtype is None:
             raise damaged("the pickle must refer to valid storages, got a reference in another form")
         entry = self.entries.get(f"data/{key}")
         if entry is None or entry.file_size != n * dtype.itemsize:

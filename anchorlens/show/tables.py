@@ -79,9 +79,7 @@ def sample_tables(behaviour: Evaluation) -> list[tuple[str, Table]]:
 
 def accuracy_table(behaviour: Evaluation) -> Table:
     """Make a table with a row for every measured accuracy or other metric."""
-    rows = [
-        (name, *_with_error(value), f"{value.n_sequences:,}", text) for name, value, text in behaviour.rows()
-    ]
+    rows = [(name, *_with_error(one), f"{one.n_sequences:,}", text) for name, one, text in behaviour.rows()]
     accuracies = all(metric.unit == "accuracy" for metric in behaviour.metrics)
     columns = ("accuracy" if accuracies else "metric", "value", "± s.e.", "sequences", "meaning")
     title = f"accuracies, with the standard error of the {behaviour.drawn_at_random}"

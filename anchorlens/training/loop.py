@@ -134,9 +134,8 @@ class Member:
     ) -> Checkpoint:
         """Return a checkpoint of this run with the given weights, step and metrics."""
         on_cpu = {name: weight.to("cpu") for name, weight in weights.items()}
-        return Checkpoint(
-            self.run.model_config, self.run.task, on_cpu, self.run.train_config, step, dict(metrics)
-        )
+        task, model, train = self.run
+        return Checkpoint(model, task, on_cpu, train, step, dict(metrics))
 
 
 def loop_key(run: RunConfig) -> tuple[object, ...]:
@@ -160,9 +159,8 @@ class Loop:
 
     def _stack(self, members: Sequence[Member], step: int, states: Sequence[Any]) -> Engine:
         starts = [None if m.start is None else m.start.weights for m in members]
-        stack = engine_of(members[0].run)(
-            [m.run for m in members], [m.data for m in members], self.device, starts
-        )
+        runs = [m.run for m in members]
+        stack = engine_of(runs[0])(runs, [m.data for m in members], self.device, starts)
         if step > 0:
             stack.restore(step, states)
         return stack

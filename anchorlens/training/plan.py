@@ -246,9 +246,8 @@ def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
 
     def ask(some: Any) -> int:
         if task.loss is not None:
-            task.loss(
-                model, on_device(some, stack.device), generator(0, "loss")
-            ).item()  # waits for the device
+            batch = on_device(some, stack.device)
+            task.loss(model, batch, generator(0, "loss")).item()  # waits for the device
             return len(some) * task.seq_len
         model(some.tokens).sum().item()
         return some.tokens.numel()
@@ -263,10 +262,9 @@ def _per_sequence(stack: Engine, data: Batch, n: int, task: Task) -> float:
 
 def _sequences_asked(run: RunConfig) -> int:
     """Return the number of sequences in all evaluations of one run, during training and at its end."""
-    quick, final = (
-        run.task.sequences_asked(run.train_config.n_samples, quickly=how) for how in (True, False)
-    )
-    return quick * math.ceil(run.train_config.total_steps / run.train_config.eval_every) + final
+    train = run.train_config
+    quick, final = (run.task.sequences_asked(train.n_samples, quickly=how) for how in (True, False))
+    return quick * math.ceil(train.total_steps / train.eval_every) + final
 
 
 def available_bytes(device: torch.device) -> int:

@@ -350,11 +350,5 @@ def _point(checkpoint: Checkpoint, step: int, fraction: float) -> Iterator[Traje
     behaviour = checkpoint.evaluate(**checkpoint.task.sampling)
     train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
     if train is not None and id is not None:
-        yield TrajectoryPoint(
-            step=step,
-            fraction=fraction,
-            train=train.value,
-            id=id.value,
-            ood=None if ood is None else ood.value,
-            now=behaviour.phase.label,
-        )
+        label = behaviour.phase.label
+        yield TrajectoryPoint(step, fraction, train.value, id.value, ood and ood.value, label)

@@ -131,9 +131,8 @@ def probe_verdict(
         return ProbeVerdict(Phase.undecided("no readings", str(error)), None)
     probabilities = fitted.probabilities(values, distance)
     shown = {name: value for name, value in values.items() if name in fitted.ranges}
-    missing = (
-        one.probe for one in READINGS if one.name not in values and _has_weight(one.measurement, fitted)
-    )
+    unmeasured = [one for one in READINGS if one.name not in values]
+    missing = (one.probe for one in unmeasured if _has_weight(one.measurement, fitted))
     return ProbeVerdict(
         phase=underfit or likeliest_phase(probabilities, fitted.least_probability),
         probabilities=probabilities,

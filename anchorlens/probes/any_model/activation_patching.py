@@ -90,9 +90,8 @@ class ActivationPatching(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot the recovered proportion by layer and position, with a panel for each changed token."""
-        panels = {
-            f"{change} changed": values for change, values in zip(self.changes, self.recovered, strict=True)
-        }
+        titles = [f"{change} changed" for change in self.changes]
+        panels = dict(zip(titles, self.recovered, strict=True))
         return place_map(
             "Activation patching, clean into corrupted",
             panels,
@@ -189,9 +188,8 @@ def activation_patching(
     clean_means = []
     corrupted_means = []
     for pairs in every:
-        clean, other = (
-            pairs.differences(hooks.last_logits(model, rows)) for rows in (pairs.clean, pairs.corrupted)
-        )
+        logits = (hooks.last_logits(model, rows) for rows in (pairs.clean, pairs.corrupted))
+        clean, other = map(pairs.differences, logits)
         told_apart = clearly_above_zero(clean) and clearly_above_zero(-other)
         nothing = np.full((len(sites), model.cfg.n_layers, n_pos), np.nan)
         recovered.append(patch_effects(model, pairs, sites) if told_apart else nothing)

@@ -60,12 +60,11 @@ class AttentionPatterns(ProbeResult):
     def circuitsvis_json(self) -> str:
         """Return the input of `AttentionHeads` as JSON, for pages that contain the circuitsvis bundle."""
         n_layers, n_heads = self.attention.shape[:2]
+        names = [f"layer {layer}, head {head}" for layer in range(n_layers) for head in range(n_heads)]
         shown = {
             "attention": rearrange(self.attention, "layer head q k -> (layer head) q k").round(6).tolist(),
             "tokens": [escape(str(token)) for token in self.tokens],
-            "attentionHeadNames": [
-                f"layer {layer}, head {head}" for layer in range(n_layers) for head in range(n_heads)
-            ],
+            "attentionHeadNames": names,
             "maxValue": 1.0,
             "minValue": 0.0,
         }

@@ -137,16 +137,14 @@ class Holdout(ProbeResult):
     def plot(self) -> go.Figure:
         """Plot the accuracies against updates, with bars for the ranges of memorisation and of a rule."""
         lines = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
-        memorised, learnt = (
-            self.chance + bound * (self.others - self.chance) for bound in (MEMORISED, LEARNT)
-        )
+        above = self.others - self.chance
+        memorised, learnt = (self.chance + bound * above for bound in (MEMORISED, LEARNT))
         bars = {
             f"learnt a rule (ratio from {LEARNT:.2f})": (CATEGORIES[2], learnt, self.others),
             f"memorised (ratio to {MEMORISED:.2f})": (GREY, 0.0, memorised),
         }
-        return accuracy_lines(
-            "Accuracy of training data left out of further training", self.updates, lines, bars
-        )
+        title = "Accuracy of training data left out of further training"
+        return accuracy_lines(title, self.updates, lines, bars)
 
 
 @takes_any(costly=True)

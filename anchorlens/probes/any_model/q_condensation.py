@@ -56,9 +56,8 @@ class QCondensation(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot the matrix of cosines, with the neurons of each group next to each other."""
-        return grouped_neurons(
-            self.cosines[np.ix_(self.order, self.order)], f"Condensation of W_Q, layer {self.layer}"
-        )
+        ordered = self.cosines[np.ix_(self.order, self.order)]
+        return grouped_neurons(ordered, f"Condensation of W_Q, layer {self.layer}")
 
 
 def condensation(

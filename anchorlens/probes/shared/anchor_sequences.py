@@ -112,9 +112,7 @@ def trained_sequences(
     position = checked_position(task, key_position)
     rng = generator(seed, "probe")
     n_pairs = len(task.seen_pairs)
-    chosen = (
-        np.arange(n_sequences) * n_pairs // n_sequences if n_sequences < n_pairs else np.arange(n_sequences)
-    )
+    chosen = np.arange(n_sequences) * max(n_pairs, n_sequences) // n_sequences
     pairs = np.array(task.seen_pairs)[chosen % n_pairs]
     trials = Trials(pairs, rng.choice(task.keys, n_sequences), np.full(n_sequences, position))
     return task.place(trials, task.noise(len(trials), rng))

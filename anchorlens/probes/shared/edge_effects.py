@@ -70,9 +70,8 @@ def margins_without(
     n_copies = len(masks[start]) + 1
     with hooks.cut_copies(model, masks, patterns=patterns):
         copies = repeat(residual, "batch pos m -> (copy batch) pos m", copy=n_copies)
-        logits = rearrange(
-            model(copies, start_at_layer=start)[:, -1], "(copy batch) v -> copy batch v", copy=n_copies
-        )
+        last = model(copies, start_at_layer=start)[:, -1]
+    logits = rearrange(last, "(copy batch) v -> copy batch v", copy=n_copies)
     clean, *cut = margin(logits, targets.expand(n_copies, -1))
     return clean, torch.stack(cut)
 
@@ -107,9 +106,8 @@ def drops(
     total = torch.zeros(n_layers, n_heads, n_pos, n_pos, dtype=torch.float64, device="cpu")
     empty = torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
     most = max(1, size // 8)  # sequences, so that at least seven cuts share one uncut copy
-    for some_tokens, some_targets in zip(
-        tokens.split(most), targets.to(device_of(model)).split(most), strict=True
-    ):
+    targets = targets.to(device_of(model))
+    for some_tokens, some_targets in zip(tokens.split(most), targets.split(most), strict=True):
         with measuring(model):
             residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)  # [batch, pos, d_model]
             for layer in range(n_layers):
@@ -214,10 +212,8 @@ def routes(
     chosen = {name: options[late_from[name]][name] for name in names}
     every = [edges for route in chosen.values() for edges in route.values()]
     baseline, lost = shares(model, tokens, targets, key, anchors, every, patterns)
-    lost_by_stage = {
-        name: {stage: lost[edges] for stage, edges in route.items()} for name, route in chosen.items()
-    }
-    return Routes(baseline, lost_by_stage, late_from)
+    found = {name: {stage: lost[edges] for stage, edges in route.items()} for name, route in chosen.items()}
+    return Routes(baseline, found, late_from)
 
 
 def shares(

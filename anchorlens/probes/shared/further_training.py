@@ -18,12 +18,7 @@ from anchorlens.engine.forward import logits_at_end, table_rows
 from anchorlens.engine.layout import Transformer
 from anchorlens.models.config import VARIANTS, ModelConfig
 from anchorlens.models.running import device_of, sequences_per_batch
-from anchorlens.probes.shared.tangent_kernel import (
-    answered_with,
-    differentiated,
-    is_matrix,
-    usable_state,
-)
+from anchorlens.probes.shared.tangent_kernel import answered_with, differentiated, is_matrix, usable_state
 from anchorlens.tasks.shared.batch import IGNORE
 from anchorlens.tasks.shared.evaluator import logits_in
 
@@ -122,10 +117,9 @@ class Copies:
         losses = functional.cross_entropy(
             logits.flatten(0, 2), targets.flatten(), ignore_index=IGNORE, reduction="none"
         ).view(targets.shape)
-        n_right, n_scored = (
-            one.sum(dim=(1, 2)) for one in ((logits.argmax(dim=-1) == targets) & is_scored, is_scored)
-        )
-        return CopyAnswers(losses.sum(dim=(1, 2)) / n_scored, n_right, n_scored)
+        is_right = (logits.argmax(dim=-1) == targets) & is_scored
+        n_scored = is_scored.sum(dim=(1, 2))
+        return CopyAnswers(losses.sum(dim=(1, 2)) / n_scored, is_right.sum(dim=(1, 2)), n_scored)
 
     @cached_property
     def _moments(self) -> list[list[Tensor]]:
@@ -158,10 +152,8 @@ class Copies:
         """Compute the proportion of the scored tokens that each copy predicts correctly, from 0 to 1."""
         chunks = zip(tokens.split(self._at_once, dim=1), targets.split(self._at_once, dim=1), strict=True)
         found = [self.answers(*chunk) for chunk in chunks]
-        n_right, n_scored = (
-            torch.stack(counts).sum(dim=0)
-            for counts in ([one.n_right for one in found], [one.n_scored for one in found])
-        )
+        n_right = torch.stack([one.n_right for one in found]).sum(dim=0)
+        n_scored = torch.stack([one.n_scored for one in found]).sum(dim=0)
         return n_right.double() / n_scored
 
     def _by_module(self, weights: dict[str, Tensor], tokens: Tensor, n_last: int) -> Tensor:

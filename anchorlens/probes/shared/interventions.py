@@ -94,10 +94,8 @@ def patch_effects(
         The recovered proportion of the mean logit difference over sequences, [site, layer, pos]. The
         proportion is 0 if the patch changes nothing, and 1 if the patch recovers the clean logit difference.
     """
-    clean, corrupted = (
-        pairs.differences(hooks.last_logits(model, tokens)).mean()
-        for tokens in (pairs.clean, pairs.corrupted)
-    )
+    logits = (hooks.last_logits(model, tokens) for tokens in (pairs.clean, pairs.corrupted))
+    clean, corrupted = (pairs.differences(one).mean() for one in logits)
     shares = np.zeros((len(sites), model.cfg.n_layers, pairs.clean.shape[1]))
     for row, layer, places, logits in patched_logits(model, pairs.corrupted, pairs.clean, sites):
         patched = pairs.differences(logits).mean(axis=-1)

@@ -36,9 +36,8 @@ def tangent_kernel(
         kernel = torch.zeros(len(tokens), len(tokens), dtype=torch.float64, device="cpu")
         state = usable_state(module)
         matrices = {name: tensor for name, tensor in state.items() if is_matrix(name, tensor)}
-        samples = [
-            (x.to(device, copy=True), y.to(device, copy=True)) for x, y in zip(tokens, targets, strict=True)
-        ]
+        pairs = zip(tokens, targets, strict=True)
+        samples = [(x.to(device, copy=True), y.to(device, copy=True)) for x, y in pairs]
 
         def target_logit(chosen: Mapping[str, Tensor], sequence: Tensor, target: Tensor) -> Tensor:
             logits = answered_with(module, {**state, **chosen}, sequence[None])
@@ -85,9 +84,8 @@ def answered_with(module: nn.Module, state: Mapping[str, Tensor], tokens: Int[Te
 
 def is_matrix(name: str, tensor: Tensor) -> bool:
     """Return whether a parameter of a HookedTransformer or of a plain module is a weight matrix."""
-    return name.rsplit(".", 1)[-1].lstrip("_").startswith("W_") or (
-        name.endswith("weight") and tensor.dim() == 2
-    )
+    own = name.rsplit(".", 1)[-1].lstrip("_")
+    return own.startswith("W_") or (own.endswith("weight") and tensor.dim() == 2)
 
 
 def _groups(parameters: dict[str, Tensor], most: int) -> list[dict[str, Tensor]]:

@@ -17,12 +17,7 @@ from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
 from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
-from anchorlens.probes.shared.tangent_kernel import (
-    answered_with,
-    differentiated,
-    is_matrix,
-    usable_state,
-)
+from anchorlens.probes.shared.tangent_kernel import answered_with, differentiated, is_matrix, usable_state
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask

@@ -240,9 +240,8 @@ def interchanges(
     keys = task.keys[(task.keys - key_position) % task.modulus != 0]
     if not combined or not len(keys):
         return None
-    reached = {
-        anchor: np.array([task.apply(anchor, key) for key in keys.tolist()]) for anchor in task.anchors
-    }
+    numbers = keys.tolist()
+    reached = {anchor: np.array([task.apply(anchor, key) for key in numbers]) for anchor in task.anchors}
     rows: list[tuple[Pair, Pair, int, int, int]] = []
     for _ in range(_TRIES * n_sequences):
         if len(rows) == n_sequences:
@@ -263,17 +262,14 @@ def interchanges(
             rows.append((base, source, key, other, expected))
     if len(rows) < n_sequences:
         return None
-    bases, sources, keys_of_base, keys_of_source, answers = (
-        list(column) for column in zip(*rows, strict=True)
-    )
+    bases, sources, keys_of_base, keys_of_source, answers = map(list, zip(*rows, strict=True))
     places = np.full(n_sequences, key_position)
     first, second = (
         task.place(Trials(np.array(pairs), np.array(of), places), task.noise(n_sequences, rng))
         for pairs, of in ((bases, keys_of_base), (sources, keys_of_source))
     )
-    return Interchanges(
-        first.tokens, second.tokens, first.targets, second.targets, torch.tensor(answers, device="cpu")
-    )
+    expected = torch.tensor(answers, device="cpu")
+    return Interchanges(first.tokens, second.tokens, first.targets, second.targets, expected)
 
 
 def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]:
@@ -309,7 +305,4 @@ def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Seque
     answers = unchanged.expand(len(sites), model.cfg.n_layers, n_pos, n).clone()
     for row, layer, places, logits in patched_logits(model, inputs.base, inputs.source, sites):
         answers[row, layer, places] = logits.argmax(dim=-1).cpu()
-    expected, of_source = (
-        (answers == targets).numpy() for targets in (inputs.expected, inputs.source_targets)
-    )
-    return Answers(expected, of_source)
+    return Answers((answers == inputs.expected).numpy(), (answers == inputs.source_targets).numpy())

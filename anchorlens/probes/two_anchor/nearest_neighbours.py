@@ -178,9 +178,8 @@ def nearest_neighbours(
     position = checked_position(task, key_position)
     chosen = many_keys(task) if keys is None else whole_numbers("keys", keys)
     trained, unseen = (_Inputs(task, pairs, chosen) for pairs in (task.composed_pairs, task.ood_pairs))
-    tokens = anchor_sequences(
-        task, trained.keys + unseen.keys, trained.chains + unseen.chains, key_position=position
-    )
+    chains = trained.chains + unseen.chains
+    tokens = anchor_sequences(task, trained.keys + unseen.keys, chains, key_position=position)
     sites = _SITES[1:] if model.cfg.attn_only or model.cfg.parallel_attn_mlp else _SITES
     for site in sites:
         hooks.assert_live(model, site, tokens[:4])

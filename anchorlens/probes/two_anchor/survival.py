@@ -89,9 +89,8 @@ class Survival(ProbeResult):
         """Return `survival`, and the accuracies on held-out and on all other trained pairs, as text."""
         if self.left_out is None or self.others is None:
             return "no trained pairs of different anchors can be left out of this task"
-        after = (
-            f"{self.mean_updates:.0f} updates after noise of {self.noise:g}, the others at {self.others:.2f}"
-        )
+        updates = f"{self.mean_updates:.0f} updates after noise of {self.noise:g}"
+        after = f"{updates}, the others at {self.others:.2f}"
         if self.survival is None:
             return f"the others do not come back: left-out pairs at {self.left_out:.2f} {after}"
         return f"{self.survival:.2f}: accuracy {self.left_out:.2f} on left-out pairs {after}"

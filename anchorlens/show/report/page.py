@@ -87,9 +87,8 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
     opened = any(hasattr(verdict.subject.model, "hook_dict") for verdict in verdicts)
     configs = [getattr(verdict.subject.model, "cfg", None) for verdict in verdicts]
     mixed = any(getattr(config, "num_experts", None) is not None for config in configs)
-    requested = tuple(
-        probe for probe in requested if (mixed or probe not in OF_MIXTURES) and is_for(probe, kinds)
-    )
+    left_out = () if mixed else OF_MIXTURES
+    requested = tuple(probe for probe in requested if probe not in left_out and is_for(probe, kinds))
     chosen = [
         probe
         for probe in requested

@@ -143,15 +143,13 @@ class Evaluation(Record):
         if not self.finite and has_labels(self.metrics):
             return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
         if known.keys() == {"train"}:
-            return Phase.undecided(
-                "not defined", "no held-out data were given, so only training accuracy is known"
-            )
+            why = "no held-out data were given, so only training accuracy is known"
+            return Phase.undecided("not defined", why)
         if train is None or not {"id", "held_out"} & known.keys() or (id is None and "ood" in known):
-            return Phase.undecided(
-                "not defined", "the phases are defined by train, ID and OOD accuracy, which this task lacks"
-            )
-        if (why := self._of_data(train, asks)) is not None:
-            return why
+            why = "the phases are defined by train, ID and OOD accuracy, which this task lacks"
+            return Phase.undecided("not defined", why)
+        if (problem := self._of_data(train, asks)) is not None:
+            return problem
         options: dict[str, Any] = {"train_source": self.train_source, "chance": self.chance}
         options["standard_errors"] = standard_errors
         if "ood" not in known or id is None:

@@ -315,9 +315,8 @@ def learnt_by_definition(
     if (unfit := _unfit(values["train"], thresholds["train"], train_source)) is not None:
         phase = unfit
     elif "ID" not in values:
-        return Phase.undecided(
-            "no unseen pair", "nothing is held out of training, so nothing tests what it learnt"
-        )
+        why = "nothing is held out of training, so nothing tests what it learnt"
+        return Phase.undecided("no unseen pair", why)
     else:
         knows_order = values.get("mirrored", 0.0) >= thresholds["ID"]
         learnt: Solution = LEARNT[2 if values["ID"] >= thresholds["ID"] else int(knows_order)]
@@ -368,9 +367,8 @@ def _unfit(train: float, fit_from: float, train_source: str) -> Phase | None:
     if train >= fit_from:
         return None
     if train_source == TRAINING_SET:
-        return Phase.undecided(
-            "underfit", f"train accuracy {train:.3f} is below {fit_from:.2f}; train longer"
-        )
+        why = f"train accuracy {train:.3f} is below {fit_from:.2f}; train longer"
+        return Phase.undecided("underfit", why)
     return Phase.undecided(
         "training data unknown",
         f"train accuracy {train:.3f} on {train_source} is below {fit_from:.2f}, and a model that "
@@ -453,9 +451,8 @@ def _phase_of(
     if (unfit := _unfit(train, fit_from, train_source)) is not None:
         return unfit
     if ood is None:
-        return Phase.undecided(
-            "no unseen pair", "the task holds nothing out of training, so it has no OOD test"
-        )
+        why = "the task holds nothing out of training, so it has no OOD test"
+        return Phase.undecided("no unseen pair", why)
     numbers = f"train {train:.3f}, ID {id:.3f}, OOD {ood:.3f}"
     if id < id_from:
         if ood > ood_above:

@@ -118,9 +118,8 @@ class TrainingDataTask(TaskConfig):
         data, evaluator = self.checked_training_set(training_set).distinct(), Evaluator(model, self)
         parts, more = {"train": data}, {}
         if held_out is not None:
-            parts["held_out"], more = self._never_trained(
-                data, self.checked_training_set(held_out).distinct()
-            )
+            given = self.checked_training_set(held_out).distinct()
+            parts["held_out"], more = self._never_trained(data, given)
         measures = {}
         for name, part in parts.items():
             rows = generator(seed, "probe").permutation(len(part))[:_MOST_ASKED]

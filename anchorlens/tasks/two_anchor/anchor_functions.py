@@ -191,9 +191,8 @@ def tabulated(
             tables[anchor] = table if isinstance(table, int) else {**tables[anchor], **table}
             outputs.append(applied(table, reached))
         reached = np.unique(np.concatenate(outputs))
-    return FrozenDict(
-        {a: t if isinstance(t, int) else FrozenDict(sorted(t.items())) for a, t in tables.items()}
-    )
+    found = {a: t if isinstance(t, int) else FrozenDict(sorted(t.items())) for a, t in tables.items()}
+    return FrozenDict(found)
 
 
 def tabulated_overrides(

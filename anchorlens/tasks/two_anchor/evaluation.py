@@ -306,9 +306,8 @@ class AnchorEvaluation(Evaluation):
             return found
         solution, numbers = self.solution, shares_in_words(self.positions)
         if solution is None:
-            return Phase.undecided(
-                "not defined", "no position has enough answers to distinguish the solutions"
-            )
+            why = "no position has enough answers to distinguish the solutions"
+            return Phase.undecided("not defined", why)
         return Phase(None, None, f"train {self.measure('train')}, unseen pairs {numbers}", solution=solution)
 
     @property

@@ -6,7 +6,7 @@ All functions restore the model afterwards, and all context managers do so when 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -156,10 +156,9 @@ def zeroed(
     return pattern.masked_fill(mask, 0)
 
 
-@contextlib.contextmanager
 def masked_attention(
     model: HookedTransformer, masks: Mapping[int, Bool[Tensor, "#batch #head_index query_pos key_pos"]]
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Set masked attention to zero after the softmax, without renormalising.
 
     Args:
@@ -176,24 +175,15 @@ def masked_attention(
 
     Source: the masking of attention in arXiv 2501.08537.
     """
-
-    def editor(mask: Tensor) -> Any:
-        def edit(pattern: Tensor, hook: HookPoint) -> Tensor:
-            return zeroed(pattern, mask.to(pattern.device))
-
-        return edit
-
-    with attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()]):
-        yield
+    return _patterns_edited(model, masks, zeroed)
 
 
-@contextlib.contextmanager
 def cut_copies(
     model: HookedTransformer,
     masks: Mapping[int, Bool[Tensor, "copy _ query_pos key_pos"]],
     *,
     patterns: Literal["frozen", "recomputed"],
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Cut attention edges in n of the 1 + n copies of the sequences in a batch.
 
     Copy 0 has no mask, and each other copy has one mask.
@@ -210,17 +200,24 @@ def cut_copies(
             masks that are all false.
     """
 
+    def cut(pattern: Tensor, mask: Tensor) -> Tensor:
+        copies = rearrange(pattern, "(copy batch) ... -> copy batch ...", copy=len(mask) + 1)
+        changed = copies[:1].expand_as(copies[1:]) if patterns == "frozen" else copies[1:]
+        own = zeroed(changed, mask[:, None])
+        return rearrange(torch.cat([copies[:1], own]), "copy batch ... -> (copy batch) ...")
+
+    return _patterns_edited(model, masks, cut)
+
+
+def _patterns_edited(
+    model: HookedTransformer, masks: Mapping[int, Tensor], edit: Callable[[Tensor, Tensor], Tensor]
+) -> contextlib.AbstractContextManager[None]:
+    """Replace the attention pattern of each layer of `masks` by `edit` of the pattern and the mask."""
+
     def editor(mask: Tensor) -> Any:
-        def edit(pattern: Tensor, hook: HookPoint) -> Tensor:
-            copies = rearrange(pattern, "(copy batch) ... -> copy batch ...", copy=len(mask) + 1)
-            changed = copies[:1].expand_as(copies[1:]) if patterns == "frozen" else copies[1:]
-            cut = zeroed(changed, mask[:, None].to(pattern.device))
-            return rearrange(torch.cat([copies[:1], cut]), "copy batch ... -> (copy batch) ...")
+        return lambda pattern, hook: edit(pattern, mask.to(pattern.device))
 
-        return edit
-
-    with attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()]):
-        yield
+    return attached(model, [(hook_name(layer, PATTERN), editor(mask)) for layer, mask in masks.items()])
 
 
 def attention_masks(

@@ -10,7 +10,7 @@ from plotly.io import templates
 
 from anchorlens.files.writing import PICTURES, check_can_write, write_whole
 from anchorlens.plots.picture import Picture
-from anchorlens.texts import safe_text
+from anchorlens.texts import first_line, safe_text
 from anchorlens.views import page
 
 BLUE = "#0072B2"
@@ -140,10 +140,9 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
     try:
         data = figure.to_image(path.suffix[1:], scale=2)
     except Exception as error:  # errors of kaleido, plotly and the browser have no common class
-        cause = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
             "kaleido (pip install '.[export]' in a clone) and Chrome or Chromium must be installed to write "
-            f"{path.name}, got an error: {safe_text(cause[0])}. Install kaleido and a browser, or write "
-            ".html."
+            f"{path.name}, got an error: {safe_text(first_line(error))}. Install kaleido and a browser, or "
+            "write .html."
         ) from error
     write_whole(path, data)

@@ -22,6 +22,7 @@ from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of, short
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.measures import has_phases
+from anchorlens.texts import first_line
 from anchorlens.verdict.verdict import Verdict
 
 CARD = ("information_flow", "v_similarity", "q_condensation", "embedding_pca", "mask_key_token")
@@ -168,7 +169,7 @@ def _figure(
         try:
             figure = side_by_side(pictures, labels, share_axes=share_axes)
         except ValueError as error:  # raised by plotly, for pictures without axes for example
-            why = f"these pictures cannot stand side by side: {str(error).strip().splitlines()[0]}"
+            why = f"these pictures cannot stand side by side: {first_line(error)}"
             for panel in panels:
                 panel.text, panel.picture = f"{panel.text} ({why})", None
             return made

@@ -22,7 +22,7 @@ from anchorlens.models.devices import choose_device
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.models.wrappers import hooked_within, hooks_in_words, is_hooked, unwrapped
 from anchorlens.safe import CheckpointError
-from anchorlens.tasks.registry import task_or_default
+from anchorlens.tasks.registry import is_task, task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.evaluator import logits_in
 from anchorlens.texts import safe_repr, safe_text, titles
@@ -109,7 +109,7 @@ def resolve(
 def _in_memory(
     given: object, task: Task | None, name: str | None, runs_it: bool, needs_hooks: bool
 ) -> LoadedModel:
-    if given is None or isinstance(given, Task | type | Mapping | list | tuple | set):
+    if given is None or is_task(given) or isinstance(given, type | Mapping | list | tuple | set):
         raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {type(given).__name__}{_advice(given)}")
     model, notes = unwrapped(given), ()
     if isinstance(model, nn.Module) and not is_hooked(model):
@@ -192,7 +192,7 @@ WHAT_HOLDS_A_MODEL = (
 
 def _advice(given: object) -> str:
     """Return a hint for known mistakes."""
-    if isinstance(given, Task):
+    if is_task(given):
         return ". Give the model before the task"
     if isinstance(given, Mapping):
         return ". Load the state dict into its model: model.load_state_dict(...)"

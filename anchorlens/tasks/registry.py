@@ -135,6 +135,11 @@ def task_class(kind: object = None) -> type[Task]:
     return kinds[kind]
 
 
+def is_task(value: object) -> bool:
+    """Return whether a value is a task of any class."""
+    return isinstance(value, Task)
+
+
 _ORDER = ". Give the model before its task, the task before configurations, and a run as train(*preset(name))"
 
 

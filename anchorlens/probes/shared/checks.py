@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from anchorlens.configuration import check_number
 from anchorlens.files.model_input import HINT
-from anchorlens.models.wrappers import is_hooked
 from anchorlens.tasks.shared.evaluator import check_capacity
 from anchorlens.texts import safe_repr
 
@@ -36,7 +35,7 @@ def check_model(model: object, name: str = "model") -> None:
         ValueError: If the object is not a model of these classes.
         ValueError: If a weight is NaN or infinite.
     """
-    if not is_hooked(model):
+    if not isinstance(model, nn.Module) or not hasattr(model, "cfg") or not hasattr(model, "hook_dict"):
         hint = HINT if isinstance(model, nn.Module) else ""
         raise ValueError(f"{name} must be a HookedTransformer, got {type(model).__name__}{hint}")
     check_finite(model, name)

@@ -70,7 +70,7 @@ def trained(run: Prepared, seed: int) -> tuple[nn.Module, int]:
     optimizer = torch.optim.AdamW(
         module.parameters(), lr=run.lr, weight_decay=run.weight_decay, betas=(0.9, 0.98)
     )
-    last, losses = run.n_updates, []
+    last, losses, update = run.n_updates, [], 0
     for update in range(1, run.n_updates + 1):
         rows = torch.randint(len(x), (BATCH,))
         loss = nn.functional.cross_entropy(*logits_of(module, x[rows], y[rows]))

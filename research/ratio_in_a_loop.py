@@ -10,6 +10,7 @@ seed takes about three minutes of one core.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +44,7 @@ Log = Sequence[Mapping[str, Any]]
 def logs(seeds: Iterable[int] = SEEDS, steps: int = STEPS, path: Path = LOGS) -> dict[str, Log]:
     """Return the log of each seed, trained now if it is not in the file."""
     sys.path.insert(0, str(ROOT / "examples"))
-    import ratio_in_a_loop as loop
+    loop: Any = importlib.import_module("ratio_in_a_loop")
 
     found = json.loads(path.read_text("utf-8")) if path.exists() else {}
     for seed in map(str, seeds):
@@ -78,7 +79,7 @@ def picture(found: Mapping[str, Log]) -> go.Figure:
                 showlegend=row == 1, row=row, col=1,
             )  # fmt: skip
         for bound in (MEMORISED, LEARNT):
-            figure.add_hline(y=bound, line={"color": plots.GREY, "width": 0.5}, row=row, col=1)
+            figure.add_hline(y=bound, line={"color": plots.GREY, "width": 0.5}, row=row, col=1)  # pyright: ignore[reportArgumentType]
     figure.update_yaxes(range=[-0.04, 1.04], dtick=0.5)
     figure.update_xaxes(title="step", row=len(found), col=1)
     figure.update_layout(legend={"orientation": "h", "y": -0.08, "yanchor": "top"})

@@ -203,7 +203,7 @@ def _digits(
 ) -> Prepared:
     from sklearn.datasets import load_digits
 
-    images, labels = load_digits(return_X_y=True)
+    images, labels = map(np.asarray, load_digits(return_X_y=True))
     n = 200 if place in FEW else (400, 600, 800)[place % 3]
     x = (images / 16).astype(np.float32)
     return _drawn(random, place, x, labels, n, 400, 10, f"digits, {n} rows", module, **recipe)

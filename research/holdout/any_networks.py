@@ -37,6 +37,8 @@ def enlarged(module: nn.Module, scale: float) -> nn.Module:
 class OneHot(nn.Module):
     """An MLP with one hidden layer on the one-hot vectors of tokens, with ReLU or the square."""
 
+    first: Tensor
+
     def __init__(
         self, n_tokens: int, n_pos: int, width: int, n_classes: int, *, is_square: bool = False
     ) -> None:

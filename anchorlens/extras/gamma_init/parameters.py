@@ -177,7 +177,8 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
     found = [part for matrix in found for part in _split(matrix, modules)]
     found.sort(key=lambda matrix: order.get(matrix.names[0], len(order)))
     n_writers = sum(len(matrix.names) for matrix in found if matrix.writes and matrix.within is None)
-    n_writers += sum(len(first[name][1].names) for name in kept if getattr(first[name][1], "writes", False))
+    roles_kept = (first[name][1] for name in kept)
+    n_writers += sum(len(role.names) for role in roles_kept if isinstance(role, Matrix) and role.writes)
     if isinstance(model, HookedTransformer):
         n_writers = 2 * len(model.blocks)
     return Parameters(tuple(found), tuple(constants), kept, n_writers, type(model).__name__)

@@ -55,7 +55,7 @@ def traced(model: nn.Module) -> Traced:
         for x in _inputs(run):
             with contextlib.suppress(Exception), torch.no_grad(), _Products(run) as seen:
                 output = run(x)
-                output = output.get("logits") if type(output) is dict else output
+                output = output.get("logits", output) if type(output) is dict else output
                 output = output if isinstance(output, Tensor) else output[0]
                 _, head, _ = seen.made.get(_memory(output), (None, "", 0))
                 fan_ins = {name: min(n) for name, n in seen.found.items() if len(n) == 1 and 0 not in n}

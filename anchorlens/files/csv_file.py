@@ -39,9 +39,14 @@ _LARGEST_EXACT = 2**53
 """The largest float up to which floats represent every integer."""
 
 
+_LONGEST_START = 4096
+"""The number of bytes by which a text is recognised."""
+
+
 def is_json_lines(data: bytes) -> bool:
-    """Check whether a text begins with a JSON object, as JSON Lines do."""
-    return data.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
+    """Check whether a text begins with a JSON object without further objects in it, as JSON Lines do."""
+    line = data[:_LONGEST_START].removeprefix(codecs.BOM_UTF8).lstrip().partition(b"\n")[0]
+    return line[:1] == b"{" and b"{" not in line[1:]
 
 
 class CsvFile:

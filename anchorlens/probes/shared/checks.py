@@ -41,7 +41,6 @@ def check_model(model: object, name: str = "model") -> None:
     check_finite(model, name)
 
 
-@torch.no_grad()
 def check_finite(model: nn.Module, name: str = "model") -> None:
     """Check that a model's weights are finite.
 
@@ -49,7 +48,7 @@ def check_finite(model: nn.Module, name: str = "model") -> None:
         ValueError: If a weight is NaN or infinite.
     """
     for parameter_name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
+        if not parameter.detach().isfinite().all():  # no context of torch's, whose end Ctrl-C could skip
             raise WeightsRefused(
                 f"the weights of the {name} must be finite, got NaN or infinity in {parameter_name}. Use an "
                 "earlier checkpoint"

@@ -132,6 +132,15 @@ def test_strings_stay_strings(several):
     assert not [text for kind, text in page.scripts if kind is None and text.startswith("alert")]
 
 
+def test_a_report_of_several_says_once_what_is_measured_and_what_was_not(several, one):
+    for path in (several, one):
+        text = path.read_text()
+        assert text.count('id="definition"') == (
+            "pair-map" in re.sub(r"<style.*?</style>", "", text, flags=re.S)
+        )
+        assert text.count("Not measured:") <= 1
+
+
 def test_what_is_not_there_is_said(several):
     text = " ".join("".join(Page(several.read_text()).texts).split())
     for words in (

@@ -41,8 +41,26 @@ def test_one_checkpoint_is_a_page_for_people():
     assert "weights resemble those of models that compose the rules" in " ".join(done.stdout.split())
     assert "by the probes" in done.stdout and "Phase 3, " in done.stdout
     assert re.search(r"flow\.relative_margin (0\.9|1\.0)\d: margin on trained pairs", done.stdout)
+    assert "Trust: by behaviour, the definition; by the probes, right on" in " ".join(done.stdout.split())
+    parts = r"Phase 2, \d+% \(with\w* commutativity \d+%, with"
+    assert re.search(parts, " ".join(re.split(r"[│\s]+", done.stdout)))
+    assert done.stdout.count("    ranges: ") == 4 and "odds: " not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b[" not in done.stdout, "colours are for a terminal"
+
+
+def test_the_odds_and_the_line_on_what_takes_long_are_there_where_they_belong(untrained, monkeypatch):
+    monkeypatch.setattr("anchorlens.cli.shared.PATIENCE", 0.0)
+    done = call(SHIPPED["phase1"], "--verbose")
+    assert done.stdout.count("    odds: ") == done.stdout.count("    ranges: ") > 0
+    assert "phase1.pt: measuring the model" in done.stderr and "measuring" not in done.stdout
+    assert "Trust:" not in call(untrained).stdout, "nothing is assigned that one could trust"
+
+
+@pytest.mark.needs("grokking")
+def test_a_refusal_of_a_probe_names_the_file():
+    done = anchorlens_command.call("probe", "fourier", SHIPPED["phase1"], code=2)
+    assert done.stderr.startswith(f"anchorlens: {SHIPPED['phase1']}: fourier must get")
 
 
 def test_json_is_one_object_for_each_with_the_promised_keys(untrained):

@@ -31,7 +31,7 @@ exclude_patterns = ["_build", "_ext", "jupyter_execute"]
 default_role = "literal"  # docstrings and pages write `name`
 nitpick_ignore_regex = [
     # other libraries' types: their inventories would have to be fetched
-    ("py:.*", r"(collections|jaxtyping|os|pathlib|random|typing)\..*"),
+    ("py:.*", r"(collections|contextlib|jaxtyping|os|pathlib|random|typing)\..*"),
     ("py:.*", r"(np|numpy|pd|pandas|torch|nn|go|plotly|transformer_lens|wandb)\..*"),
     ("py:class", "Tensor|HookedTransformer|Path|Security"),
     # written twice, by the name that users take and by its own

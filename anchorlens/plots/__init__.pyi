@@ -18,11 +18,8 @@ from .style import styled as styled
 from .curves import thinned as thinned
 from .curves import training_curve as training_curve
 from .curves import training_traces as training_traces
-from .flow_diagram import drawn_edges as drawn_edges
 from .from_specs import figure_of as figure_of
 from .picture import Picture as Picture
 from .picture import plotly_text as plotly_text
 from .picture import script_json as script_json
-from .points import ARROWS as ARROWS
-from .points import MOST_WRITTEN as MOST_WRITTEN
 from .side_by_side import distinct as distinct

@@ -1,4 +1,4 @@
-"""Heatmaps of attention, of cosines, and of values at every location of a model."""
+"""Heatmaps of cosines, and of values at every location of a model."""
 
 from __future__ import annotations
 
@@ -8,54 +8,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 from einops import rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from plotly.subplots import make_subplots
 
 from anchorlens.plots import SHARE, box_cells, cosine_heatmap, styled
-
-MOST_DRAWN = 64
-"""The largest number of heads in a plot. The plot starts with the heads of the first layer."""
-
-
-def attention_heatmaps(
-    tokens: Sequence[str], attention: Float[np.ndarray, "layer head_index query_pos key_pos"]
-) -> go.Figure:
-    """Draw a heatmap of the attention for each layer and head.
-
-    Args:
-        tokens: the names of the positions.
-        attention: the attention after the softmax, from 0 to 1.
-    """
-    n_layers, n_heads = attention.shape[:2]
-    heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)][:MOST_DRAWN]
-    n_columns = min(4, n_heads if n_heads > 1 else 2, len(heads))
-    n_rows = -(-len(heads) // n_columns)
-    figure = make_subplots(
-        rows=n_rows,
-        cols=n_columns,
-        subplot_titles=[f"layer {layer}, head {head}" for layer, head in heads],
-        horizontal_spacing=0.22 / n_columns,
-        vertical_spacing=0.32 / n_rows,
-    )
-    small = n_columns > 2
-    places = list(range(len(tokens)))
-    for i, (layer, head) in enumerate(heads):
-        row, column = i // n_columns + 1, i % n_columns + 1
-        values = np.where(np.tri(len(tokens), dtype=bool), attention[layer, head], np.nan)
-        heatmap = go.Heatmap(
-            z=values, colorbar={"title": "attention", "len": 0.9, "thickness": 14}, showscale=i == 0, **SHARE
-        )
-        figure.add_trace(heatmap, row=row, col=column)
-        ticks = {"tickvals": places, "ticktext": tokens, "tickfont": {"size": 8 if small else 10}}
-        figure.update_xaxes(**ticks, row=row, col=column)
-        figure.update_yaxes(**ticks, autorange="reversed", row=row, col=column)
-        if column == 1:
-            figure.update_yaxes(title="from", row=row, col=column)
-        if row == n_rows:
-            figure.update_xaxes(title="to", row=row, col=column)
-    figure.update_annotations(font_size=9 if small else 11)  # the subplots' titles
-    height = 120 + n_rows * (260 if n_columns <= 2 else 170)
-    return styled(figure, "Attention patterns", height=height)
 
 
 def key_cosines(
@@ -89,73 +45,6 @@ def key_cosines(
             title=f"key before {first}", type="category", autorange="reversed", row=1, col=i + 1
         )
     return styled(figure, title, height=height)
-
-
-def ordered_results(
-    results: Sequence[str], cosines: Float[np.ndarray, "input input"], *, inputs: str, title: str
-) -> go.Figure:
-    """Plot a matrix of cosines between inputs in the order of the single-anchor result g(x; a).
-
-    Args:
-        results: the names of the single-anchor results g.
-        cosines: the cosines, from -1 to 1. Each g has the same number of inputs. If this number is above 1, a
-            box surrounds the inputs of each g.
-        inputs: the description of the inputs.
-        title: the title of the figure.
-    """
-    figure = go.Figure(cosine_heatmap(cosines, colorbar="cosine, centred"))
-    size = len(cosines) // len(results)  # number of inputs of each g
-    starts = size * np.arange(len(results))
-    if size > 1:
-        box_cells(figure, [(start, start) for start in starts], size=size, width=1)
-    shown = range(0, len(results), max(1, len(results) // 8))
-    ticks = {"tickvals": [starts[i] + (size - 1) / 2 for i in shown], "ticktext": [results[i] for i in shown]}
-    figure.update_xaxes(title=f"g(x; a), {inputs}", constrain="domain", **ticks)
-    figure.update_yaxes(title="g(x; a)", constrain="domain", autorange="reversed", scaleanchor="x", **ticks)
-    return styled(figure, title, height=540)
-
-
-def grouped_neurons(cosines: Float[np.ndarray, "neuron neuron"], title: str) -> go.Figure:
-    """Plot a matrix of cosines between the neurons of W_Q, group by group.
-
-    Args:
-        cosines: the cosines, from -1 to 1.
-        title: the title of the figure.
-    """
-    figure = go.Figure(cosine_heatmap(cosines))
-    axis = "neuron of W_Q, grouped"
-    figure.update_xaxes(title=axis, constrain="domain")
-    figure.update_yaxes(title=axis, constrain="domain", autorange="reversed", scaleanchor="x")
-    return styled(figure, title, height=540)
-
-
-def pair_cosines(
-    title: str,
-    pairs: Sequence[str],
-    parts: Sequence[str],
-    cosines: Float[np.ndarray, "part pair pair"],
-    relations: Int[np.ndarray, "pair pair"],
-) -> go.Figure:
-    """Plot a matrix of cosines for each part of a model, with pairs of anchors as rows and columns.
-
-    A box marks two pairs without a common anchor.
-
-    Args:
-        title: the title of the figure.
-        pairs: the names of the pairs.
-        parts: the names of the panels.
-        cosines: the cosines, from -1 to 1.
-        relations: the integer relations [pair, pair], which are 0 for two pairs without a common anchor.
-    """
-    n = len(parts)
-    figure = make_subplots(rows=1, cols=n, subplot_titles=list(parts), horizontal_spacing=0.22 / n)
-    for i, matrix in enumerate(cosines):
-        heatmap = cosine_heatmap(matrix, pairs, "cosine")
-        figure.add_trace(heatmap.update(showscale=i == n - 1), row=1, col=i + 1)
-        box_cells(figure, np.argwhere(relations == 0), width=1, row=1, col=i + 1)
-        figure.update_xaxes(title="pair of anchors", type="category", tickangle=-90, row=1, col=i + 1)
-        figure.update_yaxes(type="category", autorange="reversed", showticklabels=i == 0, row=1, col=i + 1)
-    return styled(figure, title, height=320)
 
 
 MOST_ROW_NAMES = 40

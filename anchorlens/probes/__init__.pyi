@@ -34,10 +34,13 @@ from .two_anchor.v_similarity import v_similarity as v_similarity
 
 # isort: split
 # What products use; outsiders have no promise about it.
+from .any_model.embedding_pca import ARROWS as ARROWS
+from .any_model.embedding_pca import MOST_WRITTEN as MOST_WRITTEN
 from .any_model.embedding_pca import EmbeddingPCA as EmbeddingPCA
 from .any_model.q_condensation import QCondensation as QCondensation
 from .from_file import what_went_wrong as what_went_wrong
 from .two_anchor.information_flow import InformationFlow as InformationFlow
+from .two_anchor.information_flow import drawn_edges as drawn_edges
 from .two_anchor.mask_key_token import MaskKeyToken as MaskKeyToken
 from .two_anchor.v_similarity import VSimilarity as VSimilarity
 

@@ -21,10 +21,10 @@ from known_models import (
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.models import hooks
-from anchorlens.plots.flow_diagram import MOST_LINES, drawn_edges
 from anchorlens.probes import information_flow
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.edge_effects import drops, group_masks, margin, margins_without, routes, stages
+from anchorlens.probes.two_anchor.information_flow import MOST_LINES, drawn_edges
 from anchorlens.training import checkpoints
 
 PAPER = AnchorTask()

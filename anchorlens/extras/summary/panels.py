@@ -9,18 +9,8 @@ import numpy as np
 from einops import reduce
 from plotly.colors import convert_colors_to_same_type, get_colorscale
 
-from anchorlens.plots import (
-    ARROWS,
-    BLUE,
-    CATEGORIES,
-    COSINE,
-    EFFECT,
-    MOST_WRITTEN,
-    NO_EFFECT,
-    ORANGE,
-    SHARE,
-    drawn_edges,
-)
+from anchorlens.plots import BLUE, CATEGORIES, COSINE, EFFECT, NO_EFFECT, ORANGE, SHARE
+from anchorlens.probes import ARROWS, MOST_WRITTEN, drawn_edges
 from anchorlens.show import MOST_ANCHORS, pair_rows
 
 if TYPE_CHECKING:

@@ -7,10 +7,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from einops import rearrange
+from plotly.subplots import make_subplots
 
 from anchorlens.models.hooks import PATTERN, read
-from anchorlens.plots.heatmaps import attention_heatmaps
+from anchorlens.plots import SHARE, styled
 from anchorlens.plots.picture import drawn_by, script_json
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
 from anchorlens.probes.shared.calling import takes_any
@@ -19,9 +21,11 @@ from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from anchorlens.models.library import HookedTransformer
+
+
+MOST_DRAWN = 64
+"""The largest number of heads in the plot. The result contains the attention of all heads."""
 
 
 @probe_result
@@ -51,31 +55,50 @@ class AttentionPatterns(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot a heatmap of the attention for each layer and head."""
-        return attention_heatmaps([str(token) for token in self.tokens], self.attention)
+        n_heads, n_pos = self.attention.shape[1:3]
+        heads = list(np.ndindex(self.attention.shape[:2]))[:MOST_DRAWN]
+        n_columns = min(4, n_heads if n_heads > 1 else 2, len(heads))
+        n_rows = -(-len(heads) // n_columns)
+        figure = make_subplots(
+            rows=n_rows,
+            cols=n_columns,
+            subplot_titles=[f"layer {layer}, head {head}" for layer, head in heads],
+            horizontal_spacing=0.22 / n_columns,
+            vertical_spacing=0.32 / n_rows,
+        )
+        small = n_columns > 2
+        bar = {"title": "attention", "len": 0.9, "thickness": 14}
+        ticks = {"tickvals": list(range(n_pos)), "ticktext": [str(token) for token in self.tokens]}
+        ticks["tickfont"] = {"size": 8 if small else 10}
+        for i, head in enumerate(heads):
+            at = {"row": i // n_columns + 1, "col": i % n_columns + 1}
+            values = np.where(np.tri(n_pos, dtype=bool), self.attention[head], np.nan)
+            figure.add_trace(go.Heatmap(z=values, colorbar=bar, showscale=i == 0, **SHARE), **at)
+            figure.update_xaxes(title="to" if at["row"] == n_rows else None, **ticks, **at)
+            title = "from" if at["col"] == 1 else None
+            figure.update_yaxes(title=title, autorange="reversed", **ticks, **at)
+        figure.update_annotations(font_size=9 if small else 11)  # the subplots' titles
+        height = 120 + n_rows * (170 if small else 260)
+        return styled(figure, "Attention patterns", height=height)
 
     def html(self) -> str:
         """Return interactive circuitsvis views of every head as an HTML fragment that works offline."""
         return self._html(alone=True)
 
-    def circuitsvis_json(self) -> str:
-        """Return the input of `AttentionHeads` as JSON, for pages that contain the circuitsvis bundle."""
-        n_layers, n_heads = self.attention.shape[:2]
-        names = [f"layer {layer}, head {head}" for layer in range(n_layers) for head in range(n_heads)]
-        shown = {
-            "attention": rearrange(self.attention, "layer head q k -> (layer head) q k").round(6).tolist(),
-            "tokens": [escape(str(token)) for token in self.tokens],
-            "attentionHeadNames": names,
-            "maxValue": 1.0,
-            "minValue": 0.0,
-        }
-        return json.dumps(shown)
-
     def _repr_html_(self) -> str:
         return self._html(alone=False)
 
     def _html(self, *, alone: bool) -> str:
-        heads = script_json(self.circuitsvis_json())
-        call = f"CircuitsVis.render(place.id, CircuitsVis.AttentionHeads, {heads})"
+        heads = np.ndindex(self.attention.shape[:2])
+        shown = {
+            "attention": rearrange(self.attention, "layer head q k -> (layer head) q k").round(6).tolist(),
+            "tokens": [escape(str(token)) for token in self.tokens],
+            "attentionHeadNames": [f"layer {layer}, head {head}" for layer, head in heads],
+            "maxValue": 1.0,
+            "minValue": 0.0,
+        }
+        given = script_json(json.dumps(shown))
+        call = f"CircuitsVis.render(place.id, CircuitsVis.AttentionHeads, {given})"
         return drawn_by("CircuitsVis", call, alone=alone)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from jaxtyping import Float
+from plotly.subplots import make_subplots
 
-from anchorlens.plots.points import embedding_picture
+from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
@@ -20,14 +22,16 @@ from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from anchorlens.models.library import HookedTransformer
 
 TokenSet: TypeAlias = Literal["number tokens", "tokens of the task", "all tokens", "given tokens"]
 _LEAST_LAGS = 13
 N_ORDERS = 20
 """The number of random orders of the tokens over which `step_baselines` are averaged."""
+ARROWS = (ORANGE, CATEGORIES[2])
+"""The colours of the arrows of the two steps in the plot."""
+MOST_WRITTEN = 1000
+"""The largest number of tokens that the plot writes as text. Above this number, the plot draws points."""
 TINIEST = 1e-300
 """The smallest divisor of a difference. A difference of length 0 has cosine 0 with all other differences."""
 
@@ -92,18 +96,43 @@ class EmbeddingPCA(ProbeResult):
         title = "Embedding of the numbers (orange: differences of the shifts)"
         if self.token_set != "number tokens":
             title = f"Embedding of {self._which}"
-        return embedding_picture(
-            self.tokens,
-            self.coordinates / np.sqrt(self.spectrum.sum()),  # makes pictures of different gamma comparable
-            self.explained,
-            self.spectrum,
-            self.lags,
-            self.lag_cosines,
-            marked=self.rule_lags,
-            steps=self.steps,
-            token_set=self.token_set,
-            title=title,
+        points = self.coordinates / np.sqrt(self.spectrum.sum())  # comparable between different gamma
+        named = zip(self.steps, ("orange", "green"), strict=False)
+        arrows = ", ".join(f"+{step} {colour}" for step, colour in named)
+        figure = make_subplots(
+            rows=2,
+            cols=2,
+            specs=[[{"rowspan": 2}, {}], [None, {}]],
+            column_widths=[0.62, 0.38],
+            horizontal_spacing=0.16,
+            vertical_spacing=0.34,
+            subplot_titles=(f"arrows {arrows}" if arrows else self.token_set, "covariance", "order"),
         )
+        for step, colour in zip(self.steps, ARROWS, strict=False):
+            figure.add_scatter(**_arrows(points, step, colour), row=1, col=1)
+        figure.add_scatter(
+            x=points[:, 0],
+            y=points[:, 1],
+            mode="text" if len(self.tokens) <= MOST_WRITTEN else "markers",
+            text=[str(token) for token in self.tokens],
+            textfont={"size": 10, "color": BLUE},
+            marker={"size": 3, "color": BLUE},
+            row=1,
+            col=1,
+        )
+        figure.update_xaxes(title=f"first axis ({self.explained[0]:.0%})", row=1, col=1)
+        figure.update_yaxes(title=f"second axis ({self.explained[1]:.0%})", row=1, col=1)
+        ranks, variance = np.arange(1, len(self.spectrum) + 1), self.spectrum / self.spectrum.sum()
+        figure.add_scatter(x=ranks, y=variance, line={"color": BLUE}, row=1, col=2)
+        figure.update_xaxes(title="rank", row=1, col=2)
+        figure.update_yaxes(title="variance", type="log", exponentformat="power", row=1, col=2)
+        colors = [ORANGE if lag in self.rule_lags else GREY for lag in self.lags]
+        figure.add_bar(x=self.lags, y=self.lag_cosines, marker_color=colors, row=2, col=2)
+        figure.update_xaxes(title="difference of two tokens", dtick=2, row=2, col=2)
+        figure.update_yaxes(title="mean cosine", row=2, col=2)
+        figure.update_layout(showlegend=False)
+        figure.update_annotations(font_size=12)  # the subplots' titles
+        return styled(figure, title)
 
 
 def rule_lags(task: AnchorTask) -> tuple[int, ...]:
@@ -241,6 +270,16 @@ def step_cosine(rows: Float[np.ndarray, "row feature"], step: int) -> float:
     if n < 2:
         return float("nan")
     return float((np.square(units.sum(axis=0)).sum() - np.square(units).sum()) / (n * (n - 1)))
+
+
+def _arrows(points: Float[np.ndarray, "token 2"], step: int, colour: str) -> dict[str, Any]:
+    """Return a trace with an arrow from every token to the token that is `step` later."""
+    gap = np.full_like(points[step:], np.nan)
+    ends = np.stack([points[:-step], points[step:], gap], axis=1).reshape(-1, 2)
+    marker = {"symbol": "arrow", "angleref": "previous", "size": np.tile([0, 7, 0], len(gap)), "opacity": 0.6}
+    marker["color"] = colour
+    line = {"mode": "lines+markers", "opacity": 0.35, "line": {"width": 1, "color": colour}}
+    return {"x": ends[:, 0], "y": ends[:, 1], "marker": marker, "hoverinfo": "skip", **line}
 
 
 def _in_random_order(rows: Float[np.ndarray, "row feature"], step: int) -> float:

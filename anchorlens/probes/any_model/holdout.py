@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -17,8 +18,7 @@ from anchorlens.files.any_module import AnyModule, of_any_module
 from anchorlens.files.model_input import given_training_data
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
 from anchorlens.models.wrappers import is_hooked
-from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE
-from anchorlens.plots.bars import accuracy_lines
+from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, WeightsRefused, check_model
 from anchorlens.probes.shared.further_training import Copies
@@ -31,8 +31,6 @@ from anchorlens.tasks.shared.evaluator import check_capacity
 from anchorlens.tasks.shared.task_errors import task_errors
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from anchorlens.models.library import HookedTransformer
     from anchorlens.tasks.shared.base import Task
 
@@ -55,6 +53,9 @@ _SLOWEST = 4
 data."""
 _FEWEST, _DRAWN = 200, 10_000
 """The smallest number of distinct sequences, and the number drawn from a task without a training set."""
+
+_WIDTH = 0.07
+"""The width of the bars of the plot, relative to the number of updates."""
 
 
 @probe_result
@@ -136,15 +137,32 @@ class Holdout(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot the accuracies against updates, with bars for the ranges of memorisation and of a rule."""
-        lines = {"left out": (ORANGE, self.left_out_accuracies), "the others": (BLUE, self.other_accuracies)}
+        figure, last = go.Figure(), int(self.updates[-1])
+        for name, colour, values in (
+            ("left out", ORANGE, self.left_out_accuracies),
+            ("the others", BLUE, self.other_accuracies),
+        ):
+            for own in values.T:
+                figure.add_scatter(
+                    x=self.updates, y=own, mode="lines", line={"color": colour, "width": 1}, opacity=0.4,
+                    showlegend=False, hoverinfo="skip",
+                )  # fmt: skip
+            thick = {"color": colour, "width": 3}
+            figure.add_scatter(x=self.updates, y=values.mean(axis=1), name=name, line=thick)
         above = self.others - self.chance
         memorised, learnt = (self.chance + bound * above for bound in (MEMORISED, LEARNT))
-        bars = {
-            f"learnt a rule (ratio from {LEARNT:.2f})": (CATEGORIES[2], learnt, self.others),
-            f"memorised (ratio to {MEMORISED:.2f})": (GREY, 0.0, memorised),
-        }
-        title = "Accuracy of training data left out of further training"
-        return accuracy_lines(title, self.updates, lines, bars)
+        for name, colour, low, high in (
+            (f"learnt a rule (ratio from {LEARNT:.2f})", CATEGORIES[2], learnt, self.others),
+            (f"memorised (ratio to {MEMORISED:.2f})", GREY, 0.0, memorised),
+        ):
+            figure.add_bar(
+                x=[last * (1 + _WIDTH)], y=[high - low], base=[low], width=[last * _WIDTH], name=name,
+                marker_color=colour, opacity=0.5,
+            )  # fmt: skip
+        figure.update_xaxes(title="updates without the training data left out", tickvals=self.updates)
+        figure.update_yaxes(title="accuracy", range=[0, 1.02])
+        figure.update_layout(barmode="overlay", legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
+        return styled(figure, "Accuracy of training data left out of further training", height=420)
 
 
 @takes_any(costly=True)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.plots.heatmaps import grouped_neurons
+from anchorlens.plots import cosine_heatmap, styled
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_layer, check_model
 from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups, merged_heads, single
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from anchorlens.models.library import HookedTransformer
 
 PARALLEL = 0.9
@@ -56,8 +55,11 @@ class QCondensation(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot the matrix of cosines, with the neurons of each group next to each other."""
-        ordered = self.cosines[np.ix_(self.order, self.order)]
-        return grouped_neurons(ordered, f"Condensation of W_Q, layer {self.layer}")
+        figure = go.Figure(cosine_heatmap(self.cosines[np.ix_(self.order, self.order)]))
+        axis = "neuron of W_Q, grouped"
+        figure.update_xaxes(title=axis, constrain="domain")
+        figure.update_yaxes(title=axis, constrain="domain", autorange="reversed", scaleanchor="x")
+        return styled(figure, f"Condensation of W_Q, layer {self.layer}", height=540)
 
 
 def condensation(

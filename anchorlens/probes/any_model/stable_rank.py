@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 
-from anchorlens.plots.bars import rank_bars
+from anchorlens.plots import BLUE, ORANGE, styled
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, short_name, stable_rank_of, weight_matrices
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-    from torch import Tensor
-
     from anchorlens.models.library import HookedTransformer
 
 FIRST = "blocks.0.attn.W_Q"
@@ -63,7 +61,20 @@ class StableRank(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot the stable rank of each matrix as a bar, and of a Gaussian matrix as a mark."""
-        return rank_bars([short_name(name) for name in self.names], self.values, self.gaussian)
+        names = [short_name(name) for name in self.names]
+        figure = go.Figure()
+        figure.add_bar(y=names, x=self.values, orientation="h", name="stable rank", marker_color=BLUE)
+        figure.add_scatter(
+            y=names,
+            x=self.gaussian,
+            mode="markers",
+            name="Gaussian of that shape",
+            marker={"symbol": "line-ns", "size": 16, "line": {"width": 3, "color": ORANGE}},
+        )
+        figure.update_yaxes(autorange="reversed")
+        figure.update_xaxes(title="stable rank ||W||_F² / ||W||_2²", rangemode="tozero")
+        figure.update_layout(legend={"orientation": "h", "y": -60 / (24 * len(names)), "yanchor": "top"})
+        return styled(figure, "Stable rank", height=190 + 24 * len(names))
 
 
 @takes_any()
@@ -97,13 +108,11 @@ def stable_rank(model: HookedTransformer) -> StableRank:
     """
     if isinstance(own_matrices := getattr(model, "weight_matrices", None), Callable):
         check_finite(model)
-        return _measured(own_matrices())
-    check_model(model)
-    check_layer(model, 0)
-    return _measured(weight_matrices(model))
-
-
-def _measured(matrices: Mapping[str, Tensor]) -> StableRank:
+        matrices = own_matrices()
+    else:
+        check_model(model)
+        check_layer(model, 0)
+        matrices = weight_matrices(model)
     values = np.array([stable_rank_of(matrix) for matrix in matrices.values()])
     gaussian = np.array([gaussian_stable_rank(*matrix.shape) for matrix in matrices.values()])
     names = tuple(matrices)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from anchorlens.configuration import check_number
-from anchorlens.plots.bars import movement
+from anchorlens.plots import BLUE, COSINE, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task
@@ -17,8 +19,6 @@ from anchorlens.probes.shared.tangent_kernel import tangent_kernel
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from anchorlens.models.library import HookedTransformer
 
 
@@ -68,11 +68,40 @@ class TrainingRegime(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot the relative change of each matrix as a bar, and both kernels if the result has kernels."""
-        kernels = {}
-        if self.initial_kernel is not None and self.kernel is not None:
-            kernels = {"tangent kernel at the start": self.initial_kernel, "tangent kernel now": self.kernel}
-        names = [short_name(name) for name in self.names]
-        return movement(names, self.relative_changes, self.relative_change, kernels)
+        kernels = [] if self.initial_kernel is None else [self.initial_kernel, self.kernel]
+        figure = make_subplots(rows=1, cols=1)
+        if kernels:
+            figure = make_subplots(
+                rows=2,
+                cols=2,
+                specs=[[{"colspan": 2}, None], [{}, {}]],
+                row_heights=[0.62, 0.38],
+                vertical_spacing=0.14,
+                horizontal_spacing=0.16,
+                subplot_titles=("", "tangent kernel at the start", "tangent kernel now"),
+            )
+        names, first = [short_name(name) for name in self.names], {"row": 1, "col": 1}
+        figure.add_bar(
+            y=names, x=self.relative_changes, orientation="h", marker_color=BLUE, showlegend=False, **first
+        )
+        if (change := self.relative_change) is not None:
+            ends = {"x0": change, "x1": change, "y0": -0.5, "y1": len(names) - 0.5}
+            figure.add_shape(type="line", **ends, line={"color": ORANGE, "width": 3}, **first)
+        title = "||W - W<sub>0</sub>|| / ||W<sub>0</sub>|| (line: all)"
+        figure.update_xaxes(title=title, rangemode="tozero", **first)
+        figure.update_yaxes(autorange="reversed", **first)
+        bar = {"title": "share of<br>its largest", "len": 0.36, "y": 0.17, "thickness": 14}
+        for column, kernel in enumerate(kernels, start=1):
+            values = kernel / max(np.abs(kernel).max(), np.finfo(float).tiny)
+            at = {"row": 2, "col": column}
+            figure.add_trace(go.Heatmap(z=values, colorbar=bar, showscale=column == 2, **COSINE), **at)
+            figure.update_xaxes(title="sequence", constrain="domain", **at)
+            figure.update_yaxes(autorange="reversed", scaleanchor=f"x{column + 1}", constrain="domain", **at)
+        if kernels:
+            figure.update_yaxes(title="sequence", row=2, col=1)
+        figure.update_annotations(font_size=12)  # the subplots' titles
+        height = (420 if kernels else 190) + 22 * len(names)
+        return styled(figure, "Movement since the start of training", height=height)
 
 
 @takes_any()

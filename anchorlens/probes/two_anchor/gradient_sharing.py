@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from jaxtyping import Float
+from plotly.subplots import make_subplots
 from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.models.running import device_of, evaluation_mode
-from anchorlens.plots.heatmaps import pair_cosines
+from anchorlens.plots import box_cells, cosine_heatmap, styled
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
@@ -78,7 +79,15 @@ class GradientSharing(ProbeResult):
     def plot(self) -> go.Figure:
         """Plot the cosines of every two pairs, ordered by the first anchor, with a panel for each part."""
         names = [", ".join(map(str, pair)) for pair in self.pairs.tolist()]
-        return pair_cosines("Do pairs use the same weights?", names, self.parts, self.cosines, self.relations)
+        n = len(self.parts)
+        figure = make_subplots(rows=1, cols=n, subplot_titles=self.parts, horizontal_spacing=0.22 / n)
+        for i, matrix in enumerate(self.cosines):
+            at = {"row": 1, "col": i + 1}
+            figure.add_trace(cosine_heatmap(matrix, names).update(showscale=i == n - 1), **at)
+            box_cells(figure, np.argwhere(self.relations == 0), width=1, **at)
+            figure.update_xaxes(title="pair of anchors", type="category", tickangle=-90, **at)
+            figure.update_yaxes(type="category", autorange="reversed", showticklabels=i == 0, **at)
+        return styled(figure, "Do pairs use the same weights?", height=320)
 
 
 @takes_any()

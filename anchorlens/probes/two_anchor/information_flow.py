@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from einops import reduce
-from jaxtyping import Int
+from jaxtyping import Float, Int
+from plotly.colors import sample_colorscale
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.models import hooks
-from anchorlens.plots.flow_diagram import flow_diagram
+from anchorlens.plots import BLUE, EFFECT, NO_EFFECT, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
@@ -22,9 +24,11 @@ from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from anchorlens.models.library import HookedTransformer
+
+MOST_LINES = 400
+"""The largest number of lines in one diagram. The diagram prefers lines with large effects and attention."""
+_LEAST_WEIGHT = 0.01
 
 
 @probe_result
@@ -120,16 +124,66 @@ class InformationFlow(ProbeResult):
         else:
             effects = effects / (self.margin - self.baseline)
         which = "" if self.attention.shape[1] == 1 else ", heads merged" if head is None else f", head {head}"
-        return flow_diagram(
-            [str(token) for token in self.tokens],
-            range(self.key_position, self.key_position + 1 + self.chain_length),
-            attention,
-            effects,
-            answer=f"{self.answer}" if self.answer == self.target else f"{self.answer} (not {self.target})",
-            title=f"Information flow{which}",
-            cut=f"margin lost<br>without the edge,<br>later patterns<br>{self.patterns}",
-            note=note,
-        )
+        n_layers, n_pos = attention.shape[:2]
+        figure = go.Figure()
+        effect = np.zeros_like(attention) if effects is None else np.clip(effects, -1, 1)
+        for layer, query, key in drawn_edges(attention, effect):
+            share, weight = effect[layer, query, key], attention[layer, query, key]
+            place = f"{self.tokens[key]} (position {key}) to {self.tokens[query]} (position {query})"
+            hover, color = f"layer {layer}: {place}<br>attention {weight:.2f}", NO_EFFECT
+            if effects is not None:
+                hover += f", effect {share:+.2f}"
+                color = sample_colorscale(EFFECT["colorscale"], (share + 1) / 2)[0]
+            figure.add_scatter(
+                x=[key, (key + query) / 2, query],
+                y=[layer, layer + 0.5, layer + 1],
+                mode="lines",
+                line={"color": color, "width": 0.75 + 6 * float(weight)},
+                opacity=0.95 if abs(share) > 0.1 or effects is None else 0.55,
+                hovertext=hover,
+                hoverinfo="text",
+                showlegend=False,
+            )
+        self._draw_tokens(figure)
+        if effects is not None:
+            cut = f"margin lost<br>without the edge,<br>later patterns<br>{self.patterns}"
+            bar = {"title": {"text": cut}, "len": 0.75, "thickness": 14}
+            marker = {"color": [0], "colorbar": bar, **EFFECT}
+            figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)
+        answer = f"{self.answer}" if self.answer == self.target else f"{self.answer} (not {self.target})"
+        top = {"y": n_layers, "showarrow": False}
+        right = {"x": n_pos - 0.6, "xanchor": "right", "yshift": 28}
+        figure.add_annotation(text=f"<b>answer {answer}</b>", **right, **top)
+        if note:
+            figure.add_annotation(text=note, x=-0.4, xanchor="left", yshift=44, **top)
+        span = [-0.6, n_pos - 0.4]
+        figure.update_xaxes(title="position", dtick=1, range=span, showline=False, zeroline=False)
+        rows = ["tokens"] + [f"after layer {layer}" for layer in range(n_layers)]
+        ticks = {"tickvals": list(range(n_layers + 1)), "ticktext": rows}
+        figure.update_yaxes(range=[-0.35, n_layers + 0.6], showline=False, **ticks)
+        figure.update_layout(legend={"orientation": "h", "y": -0.2 / max(1, n_layers / 2), "yanchor": "top"})
+        return styled(figure, f"Information flow{which}", height=min(1600, 220 + 120 * n_layers))
+
+    def _draw_tokens(self, figure: go.Figure) -> None:
+        """Draw the tokens below the first layer and after each layer, coloured as key, anchors and noise."""
+        n_layers, n_pos = len(self.attention), len(self.tokens)
+        key = self.key_position
+        anchors = range(key + 1, key + 1 + self.chain_length)
+        for positions, name, color, ink in (
+            ([p for p in range(n_pos) if p != key and p not in anchors], "noise", "#E8E8E8", "black"),
+            ([key], "key", ORANGE, "white"),
+            (list(anchors), "anchors", BLUE, "white"),
+        ):
+            figure.add_scatter(
+                x=positions * (n_layers + 1),
+                y=np.repeat(np.arange(n_layers + 1), len(positions)).tolist(),
+                mode="markers+text",
+                text=[str(self.tokens[position]) for position in positions] * (n_layers + 1),
+                textfont={"size": 11, "color": ink},
+                marker={"size": 22, "color": color},
+                name=name,
+                hoverinfo="skip",
+            )
 
 
 @takes_any()
@@ -271,6 +325,20 @@ def information_flow(
         n_route_sequences=len(for_routes),
         seed=seed,
     )
+
+
+def drawn_edges(
+    attention: Float[np.ndarray, "layer query_pos key_pos"],
+    effect: Float[np.ndarray, "layer query_pos key_pos"],
+) -> list[tuple[int, int, int]]:
+    """Return (layer, query, key) of each edge to draw, in ascending order of the absolute effect."""
+    weight = np.maximum(np.abs(effect), attention / 2)
+    order = np.argsort(np.abs(effect), axis=None, kind="stable")
+    heaviest = np.argsort(-weight, axis=None, kind="stable")[:MOST_LINES]
+    there = set(heaviest[weight.flat[heaviest] >= _LEAST_WEIGHT].tolist())
+    shown = [i for i in order.tolist() if i in there]
+    layer, query, key = np.unravel_index(np.array(shown, dtype=np.int64), attention.shape)
+    return list(zip(layer.tolist(), query.tolist(), key.tolist(), strict=True))
 
 
 def _weakest(stages: dict[str, dict[str, float | None]], route: str) -> float | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from einops import reduce
 
-from anchorlens.plots.heatmaps import ordered_results
+from anchorlens.plots import box_cells, cosine_heatmap, styled
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs
@@ -18,8 +19,6 @@ from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from anchorlens.models.library import HookedTransformer
 
 MOST_RESULTS = 40
@@ -83,13 +82,19 @@ class MaskSecondAnchor(ProbeResult):
         """
         values = np.unique(self.results)
         n_inputs = len(self.results) // len(values)
+        cosines = self.averaged_cosines if averaged else self.centred_cosines
+        figure = go.Figure(cosine_heatmap(cosines, colorbar="cosine, centred"))
+        size = len(cosines) // len(values)  # number of rows of each g
+        if size > 1:
+            box_cells(figure, [(start, start) for start in range(0, len(cosines), size)], size=size, width=1)
+        shown = range(0, len(values), max(1, len(values) // 8))
+        middles = [size * i + (size - 1) / 2 for i in shown]
+        ticks = {"constrain": "domain", "tickvals": middles, "ticktext": [str(values[i]) for i in shown]}
+        inputs = f"{'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each"
+        figure.update_xaxes(title=f"g(x; a), {inputs}", **ticks)
+        figure.update_yaxes(title="g(x; a)", autorange="reversed", scaleanchor="x", **ticks)
         masked = masked_in_words("second anchor", self.queries)
-        return ordered_results(
-            [str(value) for value in values],
-            self.averaged_cosines if averaged else self.centred_cosines,
-            inputs=f"{'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each",
-            title=f"Logits, {masked}{'' if averaged else ' (boxed: equal g)'}",
-        )
+        return styled(figure, f"Logits, {masked}{'' if averaged else ' (boxed: equal g)'}", height=540)
 
 
 def inputs_of_equal_result(task: AnchorTask) -> list[tuple[int, int, int]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -13,8 +14,7 @@ from torch import Tensor
 from anchorlens.configuration import check_number
 from anchorlens.engine.numerics import numeric_settings
 from anchorlens.models.running import device_of, evaluation_mode
-from anchorlens.plots import BLUE, ORANGE
-from anchorlens.plots.bars import accuracy_bars
+from anchorlens.plots import BLUE, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
@@ -26,8 +26,6 @@ from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
     from anchorlens.models.library import HookedTransformer
 
 LOST, KNOWN = 0.3, 0.5
@@ -99,14 +97,17 @@ class Survival(ProbeResult):
         """Plot the mean accuracy over copies on each held-out group, and on all other trained pairs."""
         names = [", ".join(map(str, anchors)) for anchors in self.groups.tolist()]
         copies = {name: [k for k, one in enumerate(names) if one == name] for name in names}
-        bars = {
-            name: (colour, np.array([values[own].mean() for own in copies.values()]))
-            for name, colour, values in (
-                ("left out", ORANGE, self.left_out_accuracies),
-                ("the others", BLUE, self.other_accuracies),
-            )
-        }
-        return accuracy_bars("Accuracy of relearnt and left-out pairs", [*copies], bars, "anchors left out")
+        figure = go.Figure()
+        for name, colour, values in (
+            ("left out", ORANGE, self.left_out_accuracies),
+            ("the others", BLUE, self.other_accuracies),
+        ):
+            means = np.array([values[own].mean() for own in copies.values()])
+            figure.add_bar(x=[*copies], y=means, name=name, marker_color=colour)
+        figure.update_xaxes(title="anchors left out", type="category")
+        figure.update_yaxes(title="accuracy", range=[0, 1.02])
+        figure.update_layout(legend={"orientation": "h", "y": -0.28, "yanchor": "top"})
+        return styled(figure, "Accuracy of relearnt and left-out pairs", height=360)
 
 
 @takes_any(costly=True)

@@ -290,11 +290,8 @@ class Engine(ABC):
         """Return copies of one model's weights and moments on the CPU, from which training can resume."""
         tensors = {f"weight.{name}": weight for name, weight in self.weights(member).items()}
         for moment, row in self._optimizer.moments(member).items():
-            views = self.layout.views(row.cpu().unsqueeze(0))  # one copy from the device for all parameters
-            copies = {
-                name: view[0].clone(memory_format=torch.contiguous_format) for name, view in views.items()
-            }
-            tensors |= {f"{moment}.{name}": copy for name, copy in copies.items()}
+            copies = self.layout.weights(row.cpu()).items()  # one copy from the device for all parameters
+            tensors |= {f"{moment}.{name}": copy for name, copy in copies if name not in self.layout.frozen}
         return tensors
 
     def restore(self, step: int, states: Sequence[Mapping[str, Tensor]]) -> None:

@@ -112,7 +112,7 @@ def progress_bar(
         check_number("progress", enabled, above=0)
     progress = Progress(total, what, unit)
     if enabled is False:
-        display = contextlib.nullcontext(_do_nothing)
+        display = contextlib.nullcontext(lambda: None)
     elif _in_notebook():
         display = _in_a_cell(progress)
     elif enabled is True or (sys.stderr is not None and sys.stderr.isatty()):
@@ -129,10 +129,6 @@ def progress_bar(
             yield update
         finally:
             progress.has_ended = True
-
-
-def _do_nothing() -> None:
-    """Redraw nothing."""
 
 
 @contextlib.contextmanager
@@ -208,7 +204,7 @@ def _in_lines(
     reporter = threading.Thread(target=report_regularly, daemon=True)
     reporter.start()
     try:
-        yield _do_nothing
+        yield lambda: None
     finally:
         ended.set()
         reporter.join()

@@ -107,13 +107,8 @@ class RunFolder:
 
     def save_state(self, step: int, threads: int, tensors: Mapping[str, Tensor]) -> None:
         """Write the state from which the run can resume."""
-        header = {
-            "format": STATE_FORMAT,
-            "format_version": STATE_VERSION,
-            "run": self._identity,
-            "step": step,
-            "threads": threads,
-        }
+        header = {"format": STATE_FORMAT, "format_version": STATE_VERSION, "run": self._identity}
+        header |= {"step": step, "threads": threads}
         container.write(self.path / "state.pt", header, tensors)
 
     def load_state(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
@@ -176,7 +171,7 @@ class RunFolder:
             warnings.warn(
                 f"line {len(lines) + 1} of {path} is damaged; the log continues from the line before, and "
                 f"the complete original is in {old}",
-                stacklevel=7,
+                stacklevel=8,
             )
         kept = [line for line in lines if line["step"] <= step]
         write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())

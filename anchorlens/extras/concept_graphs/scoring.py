@@ -15,16 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.extras.concept_graphs.images import (
-    COLOURS,
-    CONCEPTS,
-    RADII,
-    SMALL_CIRCLES,
-    TRAINED,
-    TUPLES,
-    draw,
-    marked,
-)
+from anchorlens.extras.concept_graphs import images
+from anchorlens.extras.concept_graphs.images import COLOURS, CONCEPTS, RADII, TUPLES, draw, marked
 from anchorlens.randomness import generator
 from anchorlens.tasks import Accuracy, Grid, ImageGrid, Metric
 
@@ -129,8 +121,8 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
     from sklearn.linear_model import LogisticRegression
 
     rng = generator(0, "evaluation", 7)
-    images = draw(rng.choice(TUPLES, N_TRAINED + N_HELD_OUT).tolist(), side, rng, shift)
-    pixels, truth = images.pixels.numpy().reshape(len(images), -1), images.tuples
+    drawn = draw(rng.choice(TUPLES, N_TRAINED + N_HELD_OUT).tolist(), side, rng, shift)
+    pixels, truth = drawn.pixels.numpy().reshape(len(drawn), -1), drawn.tuples
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its accuracy is checked below
         models = [
@@ -138,8 +130,8 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
             for concept in truth[:N_TRAINED].T
         ]
 
-    def concepts_of(images: np.ndarray) -> np.ndarray:
-        return np.stack([model.predict(images.reshape(len(images), -1)) for model in models], axis=1)
+    def concepts_of(pixels: np.ndarray) -> np.ndarray:
+        return np.stack([model.predict(pixels.reshape(len(pixels), -1)) for model in models], axis=1)
 
     shares = (concepts_of(pixels[N_TRAINED:]) == truth[N_TRAINED:]).mean(axis=0)
     for concept, share in zip(CONCEPTS, shares.tolist(), strict=True):
@@ -219,7 +211,7 @@ def scored(
     """
     there = np.stack([area(drawn[name]) >= _PRESENT for name in TUPLES])  # [tuple, sample]
     truth = np.array([[int(digit) for digit in name] for name in TUPLES])[:, None]
-    trained, small_circle = np.isin(TUPLES, TRAINED), np.isin(TUPLES, SMALL_CIRCLES)
+    trained, small_circle = np.isin(TUPLES, images.TRAINED), np.isin(TUPLES, images.SMALL_CIRCLES)
     measures: dict[str, Accuracy | None] = {"present": Accuracy.of_some(there[small_circle].ravel())}
     right, circles = {}, there[small_circle]
     for suffix, rule in (("", classifier), ("_by_mask", by_mask)):

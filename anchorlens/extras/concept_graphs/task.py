@@ -261,7 +261,6 @@ class ConceptGraphsTask(TaskConfig):
                 must be able to distinguish the concepts in this task's images.
         """
         n_samples = QUICKLY if quick else n_samples
-        check_number("seed", seed, minimum=0, integer=True)
         check_number("n_samples", n_samples, minimum=1, limit=10_000, integer=True)
         if training_set is not None:
             self.checked_training_set(training_set)

@@ -95,7 +95,6 @@ class RetrievingModel:
         Raises:
             ValueError: If an option is invalid.
         """
-        check_number("seed", seed, minimum=0, integer=True)
         check_number("max_trials", max_trials, minimum=1, limit=MOST_STORED, integer=True)
         rng = generator(seed, "evaluation")
 
@@ -192,7 +191,6 @@ def with_retrieval(
     """
     task = check_inputs(model, task)
     check_number("max_stored", max_stored, minimum=8, limit=MOST_STORED, integer=True)
-    check_number("seed", seed, minimum=0, integer=True)
     layers = range(model.cfg.n_layers) if layer is None else [check_layer(model, layer)]
     there = hooks_of(model)
     if hook is not None:

@@ -12,22 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from anchorlens import tasks
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.extras.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
 from anchorlens.extras.text.documents import CODE, FILES, absolute, fingerprint, python_version
 from anchorlens.extras.text.presets import PRESETS
 from anchorlens.randomness import generator
-from anchorlens.tasks import (
-    TRAINING_SET,
-    Accuracy,
-    Evaluation,
-    LogitsModel,
-    Metric,
-    TaskConfig,
-    TokenBatch,
-    at_end,
-    check_capacity,
-)
+from anchorlens.tasks import Accuracy, Evaluation, LogitsModel, Metric, TaskConfig, TokenBatch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -216,9 +207,8 @@ class TextTask(TaskConfig):
             ValueError: If an option is invalid, or the text is not found. The model must be large enough for
                 the task. The training data must fit the task.
         """
-        check_capacity(model, self)
+        tasks.check_capacity(model, self)
         check_number("max_asked", max_asked, minimum=1, integer=True)
-        check_number("seed", seed, minimum=0, integer=True)
         rng, most = generator(seed, "evaluation"), QUICKLY if quick else max_asked
         trained = self._windows(TRAIN) if training_set is None else self.checked_training_set(training_set)
         found: dict[str, Accuracy] = {}
@@ -241,7 +231,7 @@ class TextTask(TaskConfig):
                 "text": self.version,
                 "text_sha256": self.text.sha256,
             },
-            train_source="training text" if training_set is None else TRAINING_SET,
+            train_source="training text" if training_set is None else tasks.TRAINING_SET,
         )
 
     def checked_training_set(self, training_set: object) -> Any:
@@ -306,7 +296,7 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
     with evaluation_mode(model), torch.inference_mode():
         for first in range(0, len(rows), AT_ONCE):
             batch = some.take(rows[first : first + AT_ONCE])
-            logits = at_end(model, None)(batch.tokens.to(device))[..., : TextTask.d_vocab]
+            logits = tasks.at_end(model, None)(batch.tokens.to(device))[..., : TextTask.d_vocab]
             logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
             logits, targets = logits.transpose(1, 2), batch.targets.to(logits.device)
             losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none")

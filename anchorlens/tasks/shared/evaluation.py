@@ -8,20 +8,11 @@ from typing import Annotated, Any, ClassVar
 
 from anchorlens.configuration import documented
 from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text, limits
+from anchorlens.tasks.shared import phases
 from anchorlens.tasks.shared.data_checks import OtherTargets, Overlap
 from anchorlens.tasks.shared.figure_specs import FigureSpec
 from anchorlens.tasks.shared.measures import Accuracy, Metric, has_labels
-from anchorlens.tasks.shared.phases import (
-    CLEAR,
-    FEWEST_TRAINED,
-    ID_THRESHOLD,
-    LEARNT,
-    SOLUTION_GLOSS,
-    TRAINING_SET,
-    Phase,
-    learnt_by_definition,
-    phase_by_definition,
-)
+from anchorlens.tasks.shared.phases import TRAINING_SET, Phase
 from anchorlens.views import html
 
 
@@ -134,7 +125,7 @@ class Evaluation(Record):
         commutativity is within two standard errors of its threshold, the phase is Phase 2 and `commutative`
         is None. `Accuracy` defines the standard errors.
         """
-        return self._named(CLEAR)
+        return self._named(phases.CLEAR)
 
     def _named(self, standard_errors: int | None) -> Phase:
         known = {metric.name: self.measure(metric.name) for metric in self.metrics}
@@ -155,11 +146,11 @@ class Evaluation(Record):
         if "ood" not in known or id is None:
             options["in_part"] = "held_out" in known
             mirrored = known.get("mirrored")
-            if mirrored is not None and mirrored.n_sequences < FEWEST_TRAINED:
+            if mirrored is not None and mirrored.n_sequences < phases.FEWEST_TRAINED:
                 mirrored = None
-            phase = learnt_by_definition(train, id, mirrored, **options)
-            return self._beyond_symmetry(phase, id) if phase.solution == LEARNT[2] and id else phase
-        phase = phase_by_definition(
+            phase = phases.learnt_by_definition(train, id, mirrored, **options)
+            return self._beyond_symmetry(phase, id) if phase.solution == phases.LEARNT[2] and id else phase
+        phase = phases.phase_by_definition(
             train,
             id,
             known["ood"],
@@ -180,18 +171,19 @@ class Evaluation(Record):
         """Return the label `generalises` only if held-out inputs that symmetry does not answer show it."""
         of = self.by_symmetry or Accuracy(0.0, 0.0, 0)
         n = id.n_sequences - of.n_sequences
-        if n < FEWEST_TRAINED:
+        if n < phases.FEWEST_TRAINED:
             beyond = " are not trained in another order on the same target" if of.n_sequences else ""
             return Phase.undecided(
                 "answered by symmetry" if of.n_sequences else "borderline",
-                f"only {n} held-out inputs{beyond}, and at least {FEWEST_TRAINED} are needed; hold out more, "
-                "in every order",
+                f"only {n} held-out inputs{beyond}, and at least {phases.FEWEST_TRAINED} are needed; hold "
+                "out more, in every order",
             )
         rest = (id.value * id.n_sequences - of.value * of.n_sequences) / n
-        if rest >= self.chance + (1 - self.chance) * ID_THRESHOLD:
+        if rest >= self.chance + (1 - self.chance) * phases.ID_THRESHOLD:
             return phase
         reason = f"{phase.reason.partition(':')[0]}, without a trained mirror {rest:.3f}"
-        return Phase(None, None, f"{reason}: it {SOLUTION_GLOSS[LEARNT[1]]}", solution=LEARNT[1])
+        learnt = phases.LEARNT[1]
+        return Phase(None, None, f"{reason}: it {phases.SOLUTION_GLOSS[learnt]}", solution=learnt)
 
     def _of_data(self, train: Accuracy, asks: Mapping[str, str]) -> Phase | None:
         """Return the reason why the training data rule out every phase; None if they do not."""
@@ -201,9 +193,9 @@ class Evaluation(Record):
         if overlap is not None and overlap.there_is_some:
             why = f"{overlap.in_words(asks)}; accuracy there does not test generalisation"
             return Phase.undecided("held-out questions were trained", why)
-        if self.train_is_known and train.n_sequences < FEWEST_TRAINED:
+        if self.train_is_known and train.n_sequences < phases.FEWEST_TRAINED:
             n = f"{train.n_sequences} distinct sequence{'s' * (train.n_sequences > 1)}"
-            why = f"train accuracy {train} is from {n}; give at least {FEWEST_TRAINED}"
+            why = f"train accuracy {train} is from {n}; give at least {phases.FEWEST_TRAINED}"
             return Phase.undecided("too few training sequences", why)
         return None
 

@@ -223,7 +223,6 @@ def evaluate(
     sizes = {"max_train": (max_train, 1), "batch_size": (batch_size, 1), "max_trials": (max_trials, 2)}
     for name, (value, least) in sizes.items():
         check_number(name, value, minimum=least, limit=MOST_ASKED, integer=True)
-    check_number("seed", seed, minimum=0, integer=True)
     if half is not None:
         check_number("half", half, minimum=0, maximum=1, integer=True)
     has_noise = task.seq_len > task.chain_length + 1

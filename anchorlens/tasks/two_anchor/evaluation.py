@@ -19,9 +19,6 @@ from anchorlens.tasks.shared.measures import Accuracy, Metric, phase_metrics
 from anchorlens.tasks.shared.phases import CLEAR, Phase, Solution
 from anchorlens.tasks.two_anchor.sequences import Pair, Split
 
-KIND = "two_anchor"
-"""Name of the task in files."""
-
 N_NOISE = 8
 MAX_TRAIN = 4096
 MAX_TRIALS = 20_000

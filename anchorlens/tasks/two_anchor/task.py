@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from anchorlens.configuration import documented
 from anchorlens.tasks.shared.base import LogitsModel
-from anchorlens.tasks.two_anchor import behaviour
+from anchorlens.tasks.two_anchor import behaviour, evaluation
 from anchorlens.tasks.two_anchor.anchor_functions import formula
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
-from anchorlens.tasks.two_anchor.evaluation import (
-    KIND,
-    MAX_TRAIN,
-    MAX_TRIALS,
-    METRICS,
-    N_NOISE,
-    OF_EXCEPTIONS,
-    QUICK_TRAIN,
-    QUICK_TRIALS,
-    AnchorEvaluation,
-)
+from anchorlens.tasks.two_anchor.evaluation import MAX_TRAIN, MAX_TRIALS, N_NOISE, QUICK_TRAIN, QUICK_TRIALS
 from anchorlens.tasks.two_anchor.sequences import DRAWN_AT_ONCE, Pair
 
 if TYPE_CHECKING:
@@ -88,10 +78,10 @@ class AnchorTask(CompositeFunction):
     Source: f(x; a1, a2) = g(g(x; a1); a2), arXiv 2501.08537 (`reasoning`) and 2405.05409 (`conflict`).
     """
 
-    kind = KIND
-    metrics = METRICS
+    kind = "two_anchor"
+    metrics = evaluation.METRICS
     has_anchors = True
-    evaluation_class = AnchorEvaluation
+    evaluation_class = evaluation.AnchorEvaluation
     halves = True
     sampling = MappingProxyType({"n_noise": 2, "max_trials": QUICK_TRIALS, "max_train": QUICK_TRAIN})
 
@@ -99,7 +89,7 @@ class AnchorTask(CompositeFunction):
         """Check every field, and omit the metrics of exceptions if the task has no exceptions."""
         super().__post_init__()
         if not self.n_exceptions:
-            measured = tuple(metric for metric in type(self).metrics if metric not in OF_EXCEPTIONS)
+            measured = tuple(one for one in type(self).metrics if one not in evaluation.OF_EXCEPTIONS)
             object.__setattr__(self, "metrics", measured)
 
     @property
@@ -167,7 +157,7 @@ class AnchorTask(CompositeFunction):
 
     def evaluate(
         self, model: LogitsModel, *, training_set: Any = None, seed: int = 0, **options: Any
-    ) -> AnchorEvaluation:
+    ) -> evaluation.AnchorEvaluation:
         """Measure the accuracies of a model on this task. `anchorlens.evaluate` calls this method.
 
         Args:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -15,10 +15,7 @@ from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 from anchorlens.extras.concept_graphs.unet.network import UNet
 from anchorlens.models import initial_generator
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
-    Inputs = tuple[Tensor, Tensor, Tensor]
+Inputs = tuple[Tensor, Tensor, Tensor]
 
 PYTORCHS = 0.5
 """The gamma of PyTorch's default initialisation of these layers."""

@@ -21,16 +21,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from einops import rearrange
+from jaxtyping import Float
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
-
-    from anchorlens.extras.concept_graphs.unet.config import UNetConfig
+from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 
 N_GROUPS = 8
 """The number of groups of each GroupNorm."""

@@ -16,7 +16,7 @@ import typer
 from anchorlens.cli.interruption import EXIT_INTERRUPTED, INTERRUPTED
 from anchorlens.models.devices import is_out_of_memory
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.child_processes import WorkerKilled
+from anchorlens.training.child_processes import TrainingError
 
 LONGEST = 1200
 """The largest number of characters of an error. An error may quote a text of any length."""
@@ -91,7 +91,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
         except OSError as error:
             cause = str(error.strerror or error) or type(error).__name__
             fail(f"{error.filename}: {cause}" if error.filename else cause, EXIT_FAILED)
-        except WorkerKilled as error:
+        except TrainingError as error:
             fail(str(error), EXIT_FAILED)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):

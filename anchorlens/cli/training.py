@@ -83,7 +83,6 @@ def train_command(
         print_plan(training_plan([run]), as_json)
         return
     from anchorlens.training.logging import TensorBoard
-    from anchorlens.training.loop import OnLogError, TrainingDiverged
     from anchorlens.training.plan import check_runs
     from anchorlens.training.run import train
     from anchorlens.training.run_folder import has_ended
@@ -95,8 +94,6 @@ def train_command(
         shared.say(f"training {run.overview} in {out}")
     try:
         result = train(*run, out=out, resume=resume, progress=COMMAND_LINE_SECONDS, on_log=logger)
-    except (TrainingDiverged, OnLogError) as error:
-        shared.fail(str(error), shared.EXIT_FAILED)
     finally:
         if logger is not None:
             logger.close()

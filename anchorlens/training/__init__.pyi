@@ -2,6 +2,7 @@ from . import checkpoints as checkpoints
 
 # isort: split
 # What products use; outsiders have no promise about it.
+from .child_processes import TrainingError as TrainingError
 from .child_processes import process_pool as process_pool
 from .child_processes import safe_children as safe_children
 from .jobs import grouped as grouped

@@ -21,7 +21,11 @@ SAFE_PATH = "PYTHONSAFEPATH"
 """Python's own variable: when it is set, the current folder is not searched for modules."""
 
 
-class WorkerKilled(RuntimeError):
+class TrainingError(RuntimeError):
+    """An outcome of training that a command reports in one line, because it is no fault of the program."""
+
+
+class WorkerKilled(TrainingError):
     """A worker process was killed by hand, or because the machine was out of memory.
 
     The message tells the user how to continue.

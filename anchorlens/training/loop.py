@@ -24,6 +24,7 @@ from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.measures import Metric
 from anchorlens.tasks.shared.phases import passed_at
 from anchorlens.tasks.shared.task_errors import evaluated, measured
+from anchorlens.training.child_processes import TrainingError
 from anchorlens.training.progress import Lines
 from anchorlens.training.run_folder import RunFolder, evaluations
 from anchorlens.views import html
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 Status = Literal["finished", "stopped early", "diverged"]
 
 
-class TrainingDiverged(RuntimeError):  # noqa: N818 - an outcome of the run, not a fault of the program
+class TrainingDiverged(TrainingError):  # noqa: N818 - an outcome of the run, not a fault of the program
     """The loss or its gradient became NaN or infinite.
 
     The message gives the location of the last good weights.
     """
 
 
-class OnLogError(RuntimeError):
+class OnLogError(TrainingError):
     """The function `on_log` raised an error, which is stored as the cause of this error.
 
     Training itself did not fail.

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def pair_plane(
-    plane: Float[np.ndarray, "a b"],
-    *,
-    title: str,
-    caption: str,
-    frame: tuple[int, int, int, int] | None = None,
+    plane: Float[np.ndarray, "a b"], title: str, caption: str, frame: tuple[int, int, int, int] | None = None
 ) -> Grid:
     """Draw the values of all pairs of operands as a heat map.
 
@@ -29,16 +25,7 @@ def pair_plane(
     """
     n = len(plane)
     values = [[None if np.isnan(share) else float(share) for share in row] for row in plane]
-    return Grid(
-        title=title,
-        caption=caption,
-        x_title="b",
-        y_title="a",
-        x=range(n),
-        y=range(n),
-        values=values,
-        frame=frame,
-    )
+    return Grid(title, caption, x_title="b", y_title="a", x=range(n), y=range(n), values=values, frame=frame)
 
 
 def by_distance(plane: Float[np.ndarray, "a b"], low: int, high: int) -> Curve:

@@ -360,11 +360,8 @@ def axes_of(cells: Sequence[Cell]) -> dict[str, tuple[Any, ...]]:
     left_out = [(cell.fields, execution_fields(cell.run.train_config)) for cell in cells]
     axes = {}
     for name in dict.fromkeys(name for cell in cells for name in cell.fields):
-        values = {  # runs of several tasks have different fields
-            value_key(fields.get(name)): fields.get(name)
-            for fields, without in left_out
-            if name not in without
-        }
+        found = [fields.get(name) for fields, without in left_out if name not in without]
+        values = {value_key(value): value for value in found}  # None in a run of a task without the field
         if len(values) > 1:
             axes[name] = tuple(sorted(values.values(), key=_ascending))
     return axes

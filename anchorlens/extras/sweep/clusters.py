@@ -23,6 +23,7 @@ from dask import config
 from distributed import LocalCluster, Security, Worker, WorkerPlugin
 
 from anchorlens.extras.shared.scratch import scratch_folder
+from anchorlens.extras.sweep.engines import EngineError
 from anchorlens.recipes import RunConfig
 from anchorlens.training import processes, safe_children
 
@@ -50,10 +51,6 @@ JOB_PROLOGUE = [
 """The lines of a Slurm job script that protect its workers like the workers on this machine."""
 
 
-class NotStarted(Exception):
-    """The processes of a cluster did not start. The message gives the reason."""
-
-
 @contextlib.contextmanager
 def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalCluster]:
     """Start a Dask cluster with one process for each core or GPU of this machine.
@@ -63,11 +60,10 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
         workers: the number of processes. Default: one for each core or GPU.
 
     Raises:
-        NotStarted: If a process ends before it is ready.
+        EngineError: If a process ends before it is ready.
     """
     n_gpus, one_each = gpus_for(runs)
-    with contextlib.ExitStack() as opened:
-        opened.enter_context(_guarded())
+    with _guarded(), contextlib.ExitStack() as opened:
         try:
             cluster = LocalCluster(
                 n_workers=workers or n_gpus or processes(runs, None),
@@ -81,7 +77,7 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
             )
             opened.enter_context(cluster)
         except RuntimeError as error:
-            raise NotStarted(
+            raise EngineError(
                 f"the processes of the engine 'local' must start, got an error: {error}. If a process was "
                 "killed, run the same command again to continue, or use the engine 'serial'. The processes "
                 "import the calling script, so put the call under `if __name__ == '__main__':`."
@@ -145,7 +141,7 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
             cluster uses these TLS files.
 
     Raises:
-        NotStarted: If the folder's name cannot be passed to a job.
+        EngineError: If the folder's name cannot be passed to a job.
     """
     from dask_jobqueue.slurm import SLURMCluster
 
@@ -154,13 +150,12 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
     if shared is not None:
         folder = Path(os.path.expandvars(shared)).expanduser()
     if shlex.quote(str(folder)) != str(folder):
-        raise NotStarted(
+        raise EngineError(
             "the folder of a Slurm job must have a name without spaces or special characters, got "
             f"{folder}. Rename the folder."
         )
     prologue = described.get("job-script-prologue") or described.get("env-extra") or []
-    with contextlib.ExitStack() as opened:
-        opened.enter_context(_guarded())
+    with _guarded(), contextlib.ExitStack() as opened:
         security = Security(require_encryption=True)
         if not _has_files(security, "scheduler"):
             security = opened.enter_context(_certificate_in_files(folder))

@@ -95,21 +95,12 @@ def sweep_command(
     if out is None or dry_run:
         printing.print_plan_of_sweep(runs, out)
         return
-    from anchorlens.extras.sweep.engines import EngineError
     from anchorlens.extras.sweep.run import sweep
 
     print(printing.overview(runs), file=sys.stderr, flush=True)
-    try:
-        result = sweep(
-            runs,
-            out,
-            engine=engine,
-            workers=workers,
-            retry_failed=retry_failed,
-            progress=COMMAND_LINE_SECONDS,
-        )
-    except EngineError as error:
-        cli.fail(str(error), cli.EXIT_FAILED)
+    result = sweep(
+        runs, out, engine=engine, workers=workers, retry_failed=retry_failed, progress=COMMAND_LINE_SECONDS
+    )
     printing.print_sweep(result)
     for status, verb in (("failed", "have"), ("damaged", "are")):
         if n := result.counts.get(status):

@@ -21,7 +21,7 @@ from anchorlens.configuration import check_number
 from anchorlens.extras.shared.in_this_process import InThisProcess
 from anchorlens.recipes import RunConfig
 from anchorlens.safe import read_bytes, read_json
-from anchorlens.training import MOST_WORKERS
+from anchorlens.training import MOST_WORKERS, TrainingError
 
 ADDRESSES = ("tcp://", "tls://", "ucx://")
 _DASK = ("distributed", "cryptography")
@@ -31,7 +31,7 @@ CONNECT_SECONDS = 4
 """The number of seconds to wait for a scheduler that we did not start."""
 
 
-class EngineError(RuntimeError):
+class EngineError(TrainingError):
     """An engine did not start, or failed several times in a row.
 
     Finished runs are kept.
@@ -134,8 +134,6 @@ class SweepEngine:
                 raise (BrokenExecutor if to_try_again else EngineError)(
                     f"a Dask scheduler must answer at {self.name}, got an error: {error}. Check the scheduler"
                 ) from error
-            except clusters.NotStarted as error:
-                raise EngineError(str(error)) from error
             self._has_answered = True
             if self.name == "local":
                 opened.push(clusters.killing_workers(where["address"]))

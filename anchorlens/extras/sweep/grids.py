@@ -69,10 +69,9 @@ def grid(
         )
     parts = merged(parts, sorted_by_part(fields))
     values = {name: axis_values(name, axis) for name, axis in (axes or {}).items()}
-    if fields.keys() & values.keys():
+    if both := sorted(fields.keys() & values.keys()):
         raise ValueError(
-            f"{sorted(fields.keys() & values.keys())[0]} must have either a value or an axis, got both. Omit "
-            "the value or the axis."
+            f"{both[0]} must have either a value or an axis, got both. Omit the value or the axis."
         )
     if (n_cells := math.prod(map(len, values.values()))) > MOST_CELLS:
         raise ValueError(
@@ -163,14 +162,11 @@ def _decimal(text: str) -> Decimal | None:
     hours.
     """
     try:
-        number = Decimal(text)
+        number = Decimal(text) or Decimal(0)
     except InvalidOperation:
         return None
-    if not number.is_finite() or len(number.as_tuple().digits) > _MOST_DIGITS:
-        return None
-    if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
-        return None
-    return number or Decimal(0)
+    is_short = number.is_finite() and len(number.as_tuple().digits) <= _MOST_DIGITS
+    return number if is_short and abs(number.adjusted()) <= _LARGEST_EXPONENT else None
 
 
 def _plain(number: Decimal) -> int | float:

@@ -262,11 +262,10 @@ class SweepFolder:
         self.failure(identity).unlink(missing_ok=True)
         os.rename(self.unfinished(identity), target)
 
-    def fail(self, identity: str, error: str, details: str | None) -> None:
+    def fail(self, identity: str, error: str, details: str) -> None:
         """Record the error that prevents a run from training."""
         self.failure(identity).parent.mkdir(parents=True, exist_ok=True)
-        details = None if details is None else details[-LONGEST_DETAILS:]
-        content = {"id": identity, "error": error[:LONGEST_ERROR], "details": details}
+        content = {"id": identity, "error": error[:LONGEST_ERROR], "details": details[-LONGEST_DETAILS:]}
         self._write(self.failure(identity), FAILURE_FORMAT, content)
 
     def _clean(self) -> None:

@@ -156,14 +156,9 @@ def phase_tables(result: SweepResult) -> list[Table]:
     tables = []
     for part in slices(result.cells, x, y):
         layout = arranged(part.cells, x, y)
-        signs = {
-            (row, column): "".join(SIGN_OF[outcome(cell)] for cell in cells)
-            for column, row, cells in layout.squares
-        }
-        rows = [
-            (label, *(signs.get((row, column), "") for column in range(len(layout.x.labels))))
-            for row, label in enumerate(layout.y.labels if layout.y else [""])
-        ]
+        rows = [[label, *[""] * len(layout.x.labels)] for label in (layout.y.labels if layout.y else [""])]
+        for column, row, cells in layout.squares:
+            rows[row][column + 1] = "".join(SIGN_OF[outcome(cell)] for cell in cells)
         columns = (TableCell(f"{y} / {x}" if y else x), *layout.x.labels)
         tables.append(Table(columns, rows, part.label))
     return tables

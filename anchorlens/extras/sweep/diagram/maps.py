@@ -12,7 +12,7 @@ from plotly.colors import get_colorscale, sample_colorscale
 
 from anchorlens.extras.sweep.cells import Cell, SweepResult, metrics_of
 from anchorlens.extras.sweep.diagram import axes, drawing, outcomes
-from anchorlens.extras.sweep.diagram.layout import FILLED, Band, Layout, arranged
+from anchorlens.extras.sweep.diagram.layout import FILLED, Band, Layout, Square, arranged
 from anchorlens.extras.sweep.diagram.outcomes import FAILED, MISSING, UNDERFIT, Category, measured, trouble
 from anchorlens.plots import SHARE, Picture, plotly_text
 from anchorlens.show import Caption, captions_in
@@ -193,10 +193,7 @@ def _map_of_categories(
 
 
 def _groups(
-    layout: Layout,
-    number: str,
-    category_of: Callable[[Cell], Category],
-    without: Category = outcomes.UNMEASURED,
+    layout: Layout, number: str, category_of: Callable[[Cell], Category], without: Category
 ) -> dict[Category, list[Band]]:
     """Return the bands of each category; a trained cell that lacks the number is in `without`."""
 
@@ -253,7 +250,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
     outcomes.check_measured(layout.cells, RANK, "stable rank of W_Q")
     largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
 
-    groups = _groups(layout, RANK, outcomes.outcome)
+    groups = _groups(layout, RANK, outcomes.outcome, outcomes.UNMEASURED)
     data = []
     for category, (symbol, share) in SYMBOLS.items():
         bands = groups.get(category, [])
@@ -262,13 +259,11 @@ def _ranks(layout: Layout) -> dict[str, Any]:
             in_legend = {**drawn, "size": share * IN_LEGEND, "color": "#C9CED6"}
             data.append(_no_points(name=category.name, marker=in_legend))
             data.append(_bubbles(layout, bands, {**drawn, "size": share * largest}))
-    texts = drawing.written(
-        layout,
-        lambda square: outcomes.mean(square.cells, RANK, ".3g").replace("<br>", ", "),
-        yshift=-20,
-        bgcolor=outcomes.CLEAR,
-        font={"size": 11},
-    )
+
+    def mean_rank(square: Square) -> str:
+        return outcomes.mean(square.cells, RANK, ".3g").replace("<br>", ", ")
+
+    texts = drawing.written(layout, mean_rank, yshift=-20, bgcolor=outcomes.CLEAR, font={"size": 11})
     scale = {"colorscale": get_colorscale("Viridis"), "colorbar": drawing.scale_bar(layout, "stable<br>rank")}
     return drawing.figure(layout, "Stable rank of W_Q", data, scale=True, annotations=texts, coloraxis=scale)
 

@@ -32,8 +32,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return safe.read_toml(content)
     except ValueError as error:
-        kind = safe.kind_of(content[: safe.START])
-        what = kind or f"an error: {error}"
+        what = safe.kind_of(content[: safe.START]) or f"an error: {error}"
         raise ValueError(f"{safe_text(path)}: the file must be TOML, got {what}") from None
 
 
@@ -109,11 +108,7 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
 
 
 def opened_input(
-    path: Path,
-    config: Path | None,
-    device: str = "auto",
-    data: Sequence[str] | None = None,
-    model: str | None = None,
+    path: Path, config: Path | None, device: str, data: Sequence[str] | None, model: str | None = None
 ) -> LoadedModel:
     """Open a checkpoint, with new paths for the files of its task, or build the user's own module.
 
@@ -168,11 +163,9 @@ class TrainingData:
 
         if self._batch is None:
             self._batch = read_training_data(self._path, floats=self._of_module)
-        try:
-            if task is not None:
+        if task is not None:
+            with safe.reading(self._path):
                 task.checked_training_set(self._batch)
-        except ValueError as error:
-            raise safe.CheckpointError(self._path, str(error)) from None
         return self._batch
 
     def check_use(self) -> None:

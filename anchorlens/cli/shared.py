@@ -155,8 +155,7 @@ def file_option(help: str) -> Any:
 
 
 Checkpoint = Annotated[
-    Path,
-    typer.Argument(help="Checkpoint in any format that `classify` accepts.", readable=False),
+    Path, typer.Argument(help="Checkpoint in any format that `classify` accepts.", readable=False)
 ]
 CheckpointUnlessList = Annotated[
     Path | None,

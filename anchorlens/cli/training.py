@@ -28,10 +28,7 @@ def train_command(
     ctx: typer.Context,
     preset: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"Base configuration: {', '.join(presets())}. Default: quick.",
-        ),
+        typer.Option(metavar="NAME", help=f"Base configuration: {', '.join(presets())}. Default: quick."),
     ] = None,
     config: Annotated[
         Path | None,

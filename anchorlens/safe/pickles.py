@@ -182,13 +182,9 @@ def _check_key(key: object) -> None:
     """
     kind = type(key)
     parts: Any = key if kind is tuple else (key,)
-    largest = _LARGEST_IN_TUPLE if kind is tuple else _LARGEST_KEY
-    if len(parts) <= _LONGEST_TUPLE and all(
-        type(part) is str
-        or (type(part) is int and abs(part) < largest)
-        or (kind is not tuple and type(part) in _KEYS)
-        for part in parts
-    ):
+    largest, plain = (_LARGEST_IN_TUPLE, (str,)) if kind is tuple else (_LARGEST_KEY, (str, *_KEYS))
+    is_plain = (type(n) in plain or (type(n) is int and abs(n) < largest) for n in parts)
+    if len(parts) <= _LONGEST_TUPLE and all(is_plain):
         return
     what = {tuple: "a tuple of other things", int: "so large an integer"}.get(kind, "an object")
     raise ValueError(unread(f"a dict with {what} as a key"))

@@ -214,46 +214,37 @@ def with_data(
     Raises:
         ValueError: If the data or the model cannot be used, or held-out data are given for a task.
     """
-    if held_out is not None and given.named_task is not None:
+    named = given.named_task
+    if held_out is not None and named is not None:
         raise ValueError(
-            f"held_out must be omitted for the task {given.named_task.kind}, which has held-out data, got "
+            f"held_out must be omitted for the task {named.kind}, which has held-out data, got "
             "held_out. Omit held_out or the task"
         )
     if has_own_class(given):
         model, data, fresh = of_any_module(cast("torch.nn.Module", given.in_memory), training_set, held_out)
         task, notes = TrainingDataTask.of(data, fresh), (*given.notes, NOT_VALIDATED)
         return replace(given, task=task, in_memory=model, notes=notes), data, fresh
-    if held_out is None:
-        return _with_known_task(given, training_set), training_set, None
-    return _of_data_alone(given, training_set, held_out), training_set, held_out
-
-
-def _of_data_alone(given: LoadedModel, training_set: object, held_out: object = None) -> LoadedModel:
+    if held_out is None and (training_set is None or named is not None or _are_of_papers(training_set)):
+        return given, training_set, None
     notes = (*(note for note in given.notes if note != PAPERS_TASK), NO_TASK)
     task = TrainingDataTask.of(training_set, held_out)
-    return replace(given, task=task, in_memory=given.model, checkpoint=None, notes=notes)
+    given = replace(given, task=task, in_memory=given.model, checkpoint=None, notes=notes)
+    return given, training_set, held_out
 
 
-def _with_known_task(given: LoadedModel, training_set: object) -> LoadedModel:
-    """Return the input with a task, which is the named task, the papers' task, or the training data alone.
+def _are_of_papers(training_set: object) -> bool:
+    """Return whether training data belong to the papers' task.
 
-    Training data belong to the papers' task if the data have the task's shape and vocabulary, and at most a
-    tenth of the targets differ from the task's targets.
-
-    Raises:
-        ValueError: If the training data are invalid, or are missing and the model does not fit the papers'
-            task.
+    The data have the task's shape and vocabulary, and at most a tenth of the targets differ from the task's
+    targets.
     """
-    papers = given.assumed_task() if training_set is None else task_or_default()
-    if training_set is None or given.named_task is not None:
-        return given
+    papers = task_or_default()
     try:
         data = papers.checked_training_set(training_set)
         other = compared(data, papers.targets_of(data.tokens)) if isinstance(data, TokenBatch) else None
     except ValueError:
-        return _of_data_alone(given, training_set)
-    is_papers = other is None or not other.of_another_task
-    return given if is_papers else _of_data_alone(given, training_set)
+        return False
+    return other is None or not other.of_another_task
 
 
 def _training_set_of(checkpoint: Checkpoint, given: object) -> object:

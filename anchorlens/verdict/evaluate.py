@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from anchorlens.configuration import article, check_names
@@ -19,7 +18,6 @@ from anchorlens.files.model_input import (
 )
 from anchorlens.models.devices import choose_device
 from anchorlens.tasks.shared.base import LogitsModel, Task
-from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.task_errors import evaluated
 from anchorlens.verdict.classify import has_own_class, with_data
 
@@ -104,16 +102,9 @@ def evaluate(
         if not callable(given.model):
             what = article(type(given.model).__name__)
             raise ValueError(f"model must be {WHAT_HOLDS_A_MODEL}, got {what}")
-        network: Any = given.model
-        evaluation = evaluated(asked, network, training_set=training_set, seed=seed, **options)
-        return noted(evaluation, (*given.notes, *([PAPERS_TASK] if given.task is None else [])))
-    known = {} if training_set is None else {"training_set": training_set}
-    evaluation = given.checkpoint.evaluate(device=choose_device(device), seed=seed, **known, **options)
-    return noted(evaluation, given.notes)
-
-
-def noted(evaluation: object, notes: Sequence[str]) -> Any:
-    """Return an Evaluation with additional notes, and any other value unchanged."""
-    if not notes or not isinstance(evaluation, Evaluation):
-        return evaluation
-    return dataclasses.replace(evaluation, notes=tuple(dict.fromkeys((*evaluation.notes, *notes))))
+        evaluation = evaluated(asked, given.model, training_set=training_set, seed=seed, **options)
+    else:
+        known = {} if training_set is None else {"training_set": training_set}
+        evaluation = given.checkpoint.evaluate(device=choose_device(device), seed=seed, **known, **options)
+    notes = (*evaluation.notes, *given.notes, *([PAPERS_TASK] if given.task is None else []))
+    return dataclasses.replace(evaluation, notes=tuple(dict.fromkeys(notes)))

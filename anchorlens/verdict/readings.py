@@ -90,6 +90,8 @@ MEASURED: Mapping[str, Measurement] = {
 }
 """The measurements by name. Each name begins with the name of the probe. The costly measurements are in the
 order of their cost."""
+EVERY = tuple(MEASURED)
+"""The names of all measurements."""
 CHEAP = tuple(name for name, measured in MEASURED.items() if not measured.costly)
 """The names of the cheap measurements."""
 COSTLY = tuple(name for name, measured in MEASURED.items() if measured.costly)
@@ -271,11 +273,7 @@ the task."""
 
 
 def measurements(
-    model: HookedTransformer,
-    task: AnchorTask,
-    *,
-    names: Collection[str] | None = None,
-    training_set: object = None,
+    model: HookedTransformer, task: AnchorTask, *, names: Collection[str] = EVERY, training_set: object = None
 ) -> dict[str, list[ProbeResult]]:
     """Apply the probes whose results contain the readings.
 
@@ -297,7 +295,7 @@ def measurements(
     results = {}
     positions = reading_positions(task)
     for name, measured in MEASURED.items():
-        if names is not None and name not in names:
+        if name not in names:
             continue
         asked = [measured.at(task, one) for one in positions] if measured.at else [measured.options]
         data = {"training_set": training_set} if needs_training_set(measured.probe) else {}
@@ -311,11 +309,7 @@ def measurements(
 
 
 def take_readings(
-    model: HookedTransformer,
-    task: AnchorTask,
-    *,
-    names: Collection[str] | None = None,
-    training_set: object = None,
+    model: HookedTransformer, task: AnchorTask, *, names: Collection[str] = EVERY, training_set: object = None
 ) -> dict[str, float | None]:
     """Take the readings of a model.
 

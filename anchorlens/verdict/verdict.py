@@ -311,11 +311,9 @@ class Verdict(Record):
 
         rows = []
         for one in self.by_probes.evidence:
-            ranges = {
-                f"{end} {label}": value
-                for label, both in one.ranges.items()
-                for end, value in zip(("low", "high"), both, strict=True)
-            }
+            ranges = {}
+            for label, (low, high) in one.ranges.items():
+                ranges |= {f"low {label}": low, f"high {label}": high}
             odds = {f"odds {label}": value for label, value in one.odds.items()}
             names = ("reading", "probe", "sees", "meaning", "value", "vote", "weight")
             rows.append({name: getattr(one, name) for name in names} | odds | ranges)

@@ -100,11 +100,11 @@ def _mappings(name_of_file: str, file: CsvFile) -> Mappings:
     rows = file.rows()
     anchors = [f"a{k + 1}" for k in range(len(names) - 2 - ("violates" in names))]
     column = {name: rows[:, place].astype(np.int64) for place, name in enumerate(names)}
-    if "violates" in column:
-        for odd in np.flatnonzero((column["violates"] != 0) & (column["violates"] != 1))[:1]:
-            value = column["violates"][odd]
+    violates = column.get("violates")
+    if violates is not None:
+        for odd in np.flatnonzero((violates != 0) & (violates != 1))[:1]:
             raise ValueError(
-                f"line {file.lines()[odd]}: `violates` must be 0 or 1, got {value}. Correct the value"
+                f"line {file.lines()[odd]}: `violates` must be 0 or 1, got {violates[odd]}. Correct the value"
             )
     question = np.stack([*(column[name] for name in anchors), column["key"]], axis=1)
     _, place = distinct_rows(question)
@@ -113,14 +113,10 @@ def _mappings(name_of_file: str, file: CsvFile) -> Mappings:
     _, best = np.unique(place[answers[order]], return_index=True)
     first = answers[order[best]]
     kept = column["target"] == column["target"][first[place]]
-    if "violates" in column:
-        for row in np.flatnonzero(kept & (column["violates"] != column["violates"][first[place]]))[
-            :1
-        ].tolist():
+    if violates is not None:
+        for row in np.flatnonzero(kept & (violates != violates[first[place]]))[:1]:
             chain, lines = " ".join(map(str, question[row, :-1])), file.lines()
-            here, there = (
-                f"{column['violates'][k]} in line {lines[k]}" for k in (row, int(first[place[row]]))
-            )
+            here, there = (f"{violates[k]} in line {lines[k]}" for k in (row, first[place[row]]))
             raise ValueError(
                 f"violates must have one value for the key {question[row, -1]} with the anchors "
                 f"{chain}, got {here} and {there}. Keep one of the rows"
@@ -131,8 +127,8 @@ def _mappings(name_of_file: str, file: CsvFile) -> Mappings:
             "part of the mappings"
         )
     chains, keys = question[first, :-1], question[first, -1]
-    violates = column["violates"][first] == 1 if "violates" in column else None
-    mappings = _as_sequences(name_of_file, chains, keys, column["target"][first], violates)
+    is_violation = None if violates is None else violates[first] == 1
+    mappings = _as_sequences(name_of_file, chains, keys, column["target"][first], is_violation)
     odd = np.flatnonzero(np.isin(place, place[~kept]))
     lines = file.lines() if odd.size else []
     rows_of: dict[int, list[tuple[int, int]]] = {}

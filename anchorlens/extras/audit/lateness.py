@@ -43,11 +43,9 @@ def fit_steps(
     >>> fit_steps(np.array([[0.9, 0.1], [0.2, 0.1], [0.6, 0.7], [0.8, 0.4]]), [10, 20, 30, 40]).tolist()
     [30.0, inf]
     """
-    wrong_before = np.flip(
-        np.logical_or.accumulate(np.flip(~(right >= threshold), axis=-2), axis=-2), axis=-2
-    )
-    first = wrong_before.sum(axis=-2)  # evaluations up to and including the last wrong one
-    return np.append(np.asarray(evaluation_steps, dtype=float), NEVER)[first]
+    n_right_at_end = np.logical_and.accumulate(np.flip(right, axis=-2) >= threshold, axis=-2).sum(axis=-2)
+    last_wrong = right.shape[-2] - n_right_at_end  # evaluations up to and including the last wrong one
+    return np.append(np.asarray(evaluation_steps, dtype=float), NEVER)[last_wrong]
 
 
 def ranks(values: Float[np.ndarray, " mapping"]) -> Float[np.ndarray, " mapping"]:

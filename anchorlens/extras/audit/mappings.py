@@ -83,9 +83,7 @@ class Mappings:
         """Whether most mappings of each group violate the rule, or `None` if the violations are unknown."""
         if self.violates is None:
             return None
-        n_groups = len(self.groups)
-        wrong = np.bincount(self.group_of, weights=self.violates, minlength=n_groups)
-        return wrong / np.bincount(self.group_of, minlength=n_groups) > 0.5
+        return np.array([self.violates[rows].mean() > 0.5 for rows in self.rows_of])
 
     @cached_property
     def mirror(self) -> Int[np.ndarray, " mapping"]:

@@ -270,20 +270,17 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit, except `right`, as JSON data, with null for a missing step or fence."""
+        data = self.mappings
         return {
             "schema_version": SCHEMA_VERSION,
             "dataset": {
-                "name": self.mappings.name,
-                "n_mappings": len(self.mappings),
-                "n_groups": len(self.mappings.groups),
+                "name": data.name,
+                "n_mappings": len(data),
+                "n_groups": len(data.groups),
                 "n_violating": None if self.score is None else self.score.n_violating,
                 "disagreeing": [
-                    {
-                        "anchors": self.mappings.chains[k].tolist(),
-                        "key": int(self.mappings.keys[k]),
-                        "rows": rows,
-                    }
-                    for k, rows in self.mappings.disagreeing.items()
+                    {"anchors": data.chains[k].tolist(), "key": int(data.keys[k]), "rows": rows}
+                    for k, rows in data.disagreeing.items()
                 ],
             },
             "n_flagged": int(self.flagged.sum()),

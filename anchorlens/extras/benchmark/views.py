@@ -90,9 +90,5 @@ TEMPLATE = Path(__file__).parent / "templates/benchmark.html"
 def benchmark_html(result: Benchmark) -> str:
     """Render the AUCs of the probe's readings and of anchorlens's readings, without JavaScript."""
     ours = reference()
-    return view(
-        TEMPLATE,
-        overview=overview(result),
-        table=benchmark_table(result, ours).shortened(60),
-        notes=list(notes(result, ours)),
-    )
+    table = benchmark_table(result, ours).shortened(60)
+    return view(TEMPLATE, overview=overview(result), table=table, notes=list(notes(result, ours)))

@@ -91,20 +91,13 @@ class Intervention:
             changed[name] = max(_sum(run, name, more), self.at_least.get(name, float("-inf")))
         for name, value in changed.items():
             (train if name in field_types(TrainConfig) else model)[name] = value
-        unknown = [name for name in model if name not in field_types(type(run.model_config))]
-        if unknown:
-            raise ValueError(
-                f"{self.name} must change fields of this model, got the unknown field {unknown[0]}. Correct "
-                "the field's name"
-            )
+        model_config = replace(run.model_config, **model)
         if model and not self.anew:
             raise ValueError(
                 f"`anew` must be True for changes of the model ({', '.join(model)}), got False. Set "
                 "`anew=True`"
             )
-        return run._replace(
-            model_config=replace(run.model_config, **model), train_config=replace(plain, **train)
-        )
+        return run._replace(model_config=model_config, train_config=replace(plain, **train))
 
 
 def _sum(run: RunConfig, name: str, more: float) -> float:

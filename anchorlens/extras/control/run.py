@@ -7,14 +7,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from anchorlens.configuration import check_number, checked_arguments
 from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.interventions import INTERVENTIONS, Intervention
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
 from anchorlens.extras.control.tries import Clock, Tries, folder_lock
-from anchorlens.files import Checkpoint, open_checkpoint, resolve
+from anchorlens.files import Checkpoint, LoadedModel, open_checkpoint, resolve
 from anchorlens.models import choose_device
 from anchorlens.recipes import RunConfig, identity
 from anchorlens.tasks import Task, has_labels
@@ -106,16 +105,14 @@ def control(
     _check_interventions(interventions)
     if out is None and not dry_run:
         raise ValueError("out must be the folder of the attempts, got none. Give a folder")
-    origin = _opened(run, device, task)
-    before = _answers_before(origin, seed)
-    trials = [_trial(origin, one) for one in interventions]
+    origin, recipe = _opened(run, device, task)
+    before = _answers_before(origin, recipe, seed)
+    trials = [_trial(recipe, str(origin.file), one) for one in interventions]
     runs = {attempt.name: trial for attempt, trial in trials if trial is not None}
     clock = Clock(_seconds_per_update(origin.checkpoint, list(runs.values())))
-    attempts = tuple(
-        replace(attempt, estimate=clock.minutes(attempt.steps)) if attempt.name in runs else attempt
-        for attempt, _ in trials
-    )
-    halves = bool(origin.run.task.halves)
+    estimates = [None if trial is None else clock.minutes(attempt.steps) for attempt, trial in trials]
+    attempts = tuple(replace(one, estimate=n) for (one, _), n in zip(trials, estimates, strict=True))
+    halves = bool(recipe.task.halves)
     found = Control(str(run), origin.sha256, before, attempts, minutes, 0.0, halves, seed)
     if dry_run or out is None:
         return replace(found, minutes=(time.monotonic() - began) / 60)
@@ -132,15 +129,6 @@ def control(
     return tries.result()
 
 
-class _Origin(NamedTuple):
-    """The original run."""
-
-    run: RunConfig
-    file: Path
-    sha256: str
-    checkpoint: Checkpoint
-
-
 def _check_interventions(interventions: Sequence[Intervention]) -> None:
     names = {one.name for one in interventions if isinstance(one, Intervention)}
     if not 0 < len(interventions) == len(names) <= MOST_INTERVENTIONS:
@@ -150,11 +138,12 @@ def _check_interventions(interventions: Sequence[Intervention]) -> None:
         )
 
 
-def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None) -> _Origin:
-    """Open the run of a checkpoint that records its training."""
-    opened = open_checkpoint(path)
-    checkpoint = resolve(opened, task).checkpoint
-    assert checkpoint is not None
+def _opened(
+    path: str | os.PathLike[str], device: str | None, task: Task | None
+) -> tuple[LoadedModel, RunConfig]:
+    """Open a checkpoint that records its training, and return it with its run."""
+    opened = resolve(open_checkpoint(path), task)
+    checkpoint = opened.checkpoint
     train = checkpoint.train_config
     if train is None:
         raise ValueError(
@@ -169,15 +158,14 @@ def _opened(path: str | os.PathLike[str], device: str | None, task: Task | None)
     if device is not None:
         train = replace(train, device=device)
     choose_device(train.device)
-    run = RunConfig(checkpoint.task, checkpoint.model_config, train)
-    return _Origin(run, opened.file.resolve(), opened.sha256, checkpoint)
+    opened = replace(opened, file=opened.file.resolve())
+    return opened, RunConfig(checkpoint.task, checkpoint.model_config, train)
 
 
-def _answers_before(origin: _Origin, seed: int) -> PhaseAnswers:
+def _answers_before(origin: LoadedModel, run: RunConfig, seed: int) -> PhaseAnswers:
     """Evaluate the run, which must be in Phase 1 or 2, or without OOD not yet generalise."""
-    train = origin.run.train_config
-    where = choose_device(train.device)
-    with numeric_settings(where, train.threads):
+    where = choose_device(run.train_config.device)
+    with numeric_settings(where, run.train_config.threads):
         before = PhaseAnswers.of(origin.checkpoint.evaluate(device=where, seed=seed))
     if before.stage not in (1, 2):
         raise ValueError(
@@ -199,23 +187,20 @@ def _seconds_per_update(checkpoint: Checkpoint, runs: Sequence[RunConfig]) -> fl
     return (measured.seconds or 0.0) / measured.steps
 
 
-def _trial(origin: _Origin, one: Intervention) -> tuple[Attempt, RunConfig | None]:
+def _trial(original: RunConfig, start: str, one: Intervention) -> tuple[Attempt, RunConfig | None]:
     """Return the record and the run of an attempt, or no run and the reason why it cannot be tried."""
-    run = None
-    note = ""
-    changes = ""
-    steps = 0
+    about = (one.name, one.why, one.source, one.anew, one.baseline)
+    changes, steps = "", 0
     try:
-        run = one.applied(origin.run, str(origin.file))
+        run = one.applied(original, start)
         changes, steps = _in_words(one, run), run.train_config.total_steps
         check_runs([run], starts=False)
-        if identity(run) == identity(origin.run):
+        if identity(run) == identity(original):
             raise ValueError("the intervention must change the run, got no change. Change another field")
     except ValueError as error:
-        run, note = None, f"cannot be tried: {safe_text(error, 600)}"
-    outcome = "skipped" if run is None else "planned"
-    words = (one.name, one.why, one.source, one.anew, one.baseline, changes)
-    return Attempt(*words, steps, outcome, note=note), run
+        note = f"cannot be tried: {safe_text(error, 600)}"
+        return Attempt(*about, changes, steps, "skipped", note=note), None
+    return Attempt(*about, changes, steps, "planned"), run
 
 
 def _in_words(one: Intervention, run: RunConfig) -> str:

@@ -50,12 +50,8 @@ _LARGEST = 8
 _N_TOKENS = 4
 
 
-def is_known(attention: nn.Module | None) -> bool:
-    """Return whether an attention module is from Hugging Face and has a fused matrix of a known layout."""
-    return _class_of(attention) is not None
-
-
-def _class_of(attention: nn.Module | None) -> str | None:
+def known_class(attention: nn.Module | None) -> str | None:
+    """Return the class in Hugging Face of an attention with a fused matrix of a known layout, or `None`."""
     names = [cls.__name__ for cls in type(attention).__mro__ if cls.__name__ in _KNOWN]
     return names[0] if names and type(attention).__module__.startswith("transformers.") else None
 
@@ -74,7 +70,7 @@ def layout_of(attention: nn.Module | None, name: str, weight: Tensor, axis: int)
     rows, fan_in = weight.shape[axis], weight.shape[1 - axis]
     if isinstance(attention, nn.MultiheadAttention):
         return FusedRows(1, rows // 3) if name == "in_proj_weight" else None
-    if (known := _class_of(attention)) is not None:
+    if (known := known_class(attention)) is not None:
         fused, layout = _KNOWN[known]
         if name != fused or (known == "GPTBigCodeAttention" and attention.is_cross_attention):
             return None
@@ -119,6 +115,5 @@ def values_in(weight: Tensor, axis: int, layout: FusedRows) -> tuple[Tensor, Ten
     rows = weight.shape[axis] // layout.groups
     if layout.groups > 1:
         weight, axis = weight.unflatten(axis, (layout.groups, rows)), axis + 1
-    return weight.narrow(axis, 0, rows - layout.values), weight.narrow(
-        axis, rows - layout.values, layout.values
-    )
+    queries_and_keys, values = weight.split((rows - layout.values, layout.values), dim=axis)
+    return queries_and_keys, values

@@ -17,13 +17,7 @@ MOST_ROWS = 60
 @html.register
 def gamma_table_html(table: GammaTable) -> str:
     """Render the table as HTML, with a row for each weight matrix."""
-    rows = [
-        (TableCell(short(name, 80), code=True), *others)
-        for name, *others in (row.texts() for row in table.rows[:MOST_ROWS])
-    ]
-    return view(
-        TEMPLATE,
-        table=table,
-        shown=Table(table.columns, rows, numbers=range(3, len(table.columns))),
-        n_more=len(table.rows[MOST_ROWS:]),
-    )
+    texts = (row.texts() for row in table.rows[:MOST_ROWS])
+    rows = [(TableCell(short(name, 80), code=True), *others) for name, *others in texts]
+    shown = Table(table.columns, rows, numbers=range(3, len(table.columns)))
+    return view(TEMPLATE, table=table, shown=shown, n_more=len(table.rows[MOST_ROWS:]))

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 
 from anchorlens.configuration import check_number, suggestion
-from anchorlens.extras.gamma_init.fused import is_known, layout_of, values_in
+from anchorlens.extras.gamma_init.fused import known_class, layout_of, values_in
 from anchorlens.extras.gamma_init.starts import ASKED, own_starts
 from anchorlens.extras.gamma_init.trace import Traced, traced
 from anchorlens.models import (
@@ -417,7 +417,7 @@ def _split(matrix: Matrix, modules: Mapping[str, nn.Module]) -> Iterator[Matrix]
     linear = modules.get(path)
     around, _, last = path.rpartition(".") if own == "weight" else (path, "", own)
     attention = modules.get(around) if last else None
-    if matrix.part is None and last == "dense" and is_known(attention):
+    if matrix.part is None and last == "dense" and known_class(attention):
         matrix = replace(matrix, part="vo", writes=True)
     axis = int(linear is not None and _is_conv1d(linear))
     fused = None

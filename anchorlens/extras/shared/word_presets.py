@@ -37,10 +37,7 @@ def word_presets(
         n_paper: the number of training examples of the paper's preset.
     """
     sizes = {"d_vocab": d_vocab, "n_ctx": n_ctx}
-    recipes = {
-        kind: (_SMALL, _SMALL_RECIPE, n_samples),
-        f"paper-{kind}": (_GPT2, _GPT2_RECIPE, n_paper),
-    }
+    recipes = {kind: (_SMALL, _SMALL_RECIPE, n_samples), f"paper-{kind}": (_GPT2, _GPT2_RECIPE, n_paper)}
     return {
         name: {"task": {"kind": kind}, "model": model | sizes, "train": recipe | {"n_samples": n}}
         for name, (model, recipe, n) in recipes.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -172,11 +172,7 @@ PANELS: Mapping[str, tuple[str, Callable[[Axes, Any], None]]] = {
 
 
 def _matrix(
-    axes: Axes,
-    values: np.ndarray,
-    scale: Mapping[str, Any],
-    boxed: Sequence[Any] | np.ndarray = (),
-    line: str = "black",
+    axes: Axes, values: np.ndarray, scale: Mapping[str, Any], boxed: Iterable[Any] = (), line: str = "black"
 ) -> None:
     """Draw a heatmap with its first row on top, cells sharp at any size, and some boxed cells."""
     from matplotlib.patches import Rectangle

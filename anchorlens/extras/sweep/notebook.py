@@ -62,8 +62,7 @@ def cell_report(
     fields: Sequence[str],
     others: Sequence[str] = (),
     *,
-    in_page: bool = False,
-    n_lines: int = 0,
+    n_lines: int | None = None,
     report: str | None = None,
 ) -> str:
     """Return the report of a run as an HTML fragment.
@@ -72,8 +71,8 @@ def cell_report(
         cell: the run.
         fields: the configuration fields that identify the run.
         others: the fields to list in the report in addition to `fields`.
-        in_page: whether to add an element in which a script draws the training curve.
-        n_lines: the number of lines of the log. With 0, the report does not have a log.
+        n_lines: the number of lines of the log, with which the report has an element in which a script draws
+            the training curve. With None, the report has no training curve.
         report: the address of the full report. With None, the report has the command that writes the full
             report.
     """
@@ -85,7 +84,6 @@ def cell_report(
         facts=_facts(cell, others),
         stored=cell.content,
         command=None if cell.path is None else command,
-        in_page=in_page,
         n_lines=n_lines,
         report=report,
     )

@@ -175,7 +175,7 @@ def diagram_html(
     runs, curves = [], []  # apart, since gzip finds repetitions within 32 kB
     for cell in cells:
         log, report = cell.log(), (links or {}).get(cell.id)
-        run = cell_report(cell, fields, others, in_page=True, n_lines=len(log), report=report)
+        run = cell_report(cell, fields, others, n_lines=len(log), report=report)
         runs.append(_json(run))
         curves.append(_json(_curve_traces(log)))
     curve = json.loads(training_curve([]).update_layout(title_text="", margin_t=20).to_json() or "")

@@ -414,7 +414,7 @@ class TestMapsInText:
     def test_a_letter_for_each_seed(self):
         (only,) = phase_tables(sweep_of(square()))
         assert [only.title, *map(text_of, only.columns)] == ["", "weight_decay / gamma", "0.3", "0.7"]
-        assert only.rows == [("0", "???", "233"), ("0.01", "1x.", "333")]
+        assert only.rows == [["0", "???", "233"], ["0.01", "1x.", "333"]]
 
     def test_they_have_the_axes_and_slices_of_the_page(self):
         values = itertools.product((0.3, 0.5), (1e-3, 1e-2), (32, 64))

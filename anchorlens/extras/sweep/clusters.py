@@ -23,7 +23,6 @@ from dask import config
 from distributed import LocalCluster, Security, Worker, WorkerPlugin
 
 from anchorlens.extras.shared.scratch import scratch_folder
-from anchorlens.extras.sweep.engines import EngineError
 from anchorlens.recipes import RunConfig
 from anchorlens.training import processes, safe_children
 
@@ -51,6 +50,10 @@ JOB_PROLOGUE = [
 """The lines of a Slurm job script that protect its workers like the workers on this machine."""
 
 
+class NotStarted(Exception):
+    """The processes of a cluster did not start. The message gives the reason."""
+
+
 @contextlib.contextmanager
 def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalCluster]:
     """Start a Dask cluster with one process for each core or GPU of this machine.
@@ -60,7 +63,7 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
         workers: the number of processes. Default: one for each core or GPU.
 
     Raises:
-        EngineError: If a process ends before it is ready.
+        NotStarted: If a process ends before it is ready.
     """
     n_gpus, one_each = gpus_for(runs)
     with _guarded(), contextlib.ExitStack() as opened:
@@ -77,7 +80,7 @@ def local(runs: Sequence[RunConfig], workers: int | None) -> Iterator[LocalClust
             )
             opened.enter_context(cluster)
         except RuntimeError as error:
-            raise EngineError(
+            raise NotStarted(
                 f"the processes of the engine 'local' must start, got an error: {error}. If a process was "
                 "killed, run the same command again to continue, or use the engine 'serial'. The processes "
                 "import the calling script, so put the call under `if __name__ == '__main__':`."
@@ -141,7 +144,7 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
             cluster uses these TLS files.
 
     Raises:
-        EngineError: If the folder's name cannot be passed to a job.
+        NotStarted: If the folder's name cannot be passed to a job.
     """
     from dask_jobqueue.slurm import SLURMCluster
 
@@ -150,7 +153,7 @@ def slurm(workers: int | None, folder: Path) -> Iterator[SLURMCluster]:
     if shared is not None:
         folder = Path(os.path.expandvars(shared)).expanduser()
     if shlex.quote(str(folder)) != str(folder):
-        raise EngineError(
+        raise NotStarted(
             "the folder of a Slurm job must have a name without spaces or special characters, got "
             f"{folder}. Rename the folder."
         )

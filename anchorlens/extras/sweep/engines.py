@@ -134,6 +134,8 @@ class SweepEngine:
                 raise (BrokenExecutor if to_try_again else EngineError)(
                     f"a Dask scheduler must answer at {self.name}, got an error: {error}. Check the scheduler"
                 ) from error
+            except clusters.NotStarted as error:
+                raise EngineError(str(error)) from error
             self._has_answered = True
             if self.name == "local":
                 opened.push(clusters.killing_workers(where["address"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from anchorlens.files.settings import ModelConfiguration
+    from anchorlens.recipes.train_config import TrainConfig
 
 
 @documented
@@ -93,16 +93,13 @@ class Comparison:
         from scipy.stats import t
 
         check_number("level", level, above=0, maximum=1)
-        rows = {}
-        table = self.to_frame()
-        for recipe, group in table.groupby("recipe", sort=False):
-            for reading in self.results[0].readings:
-                values = group[reading].dropna().to_numpy(dtype=float)
-                n, mean = len(values), float(values.mean()) if len(values) else math.nan
-                error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-                half = float(t.ppf((1 + level) / 2, n - 1)) * error if n > 1 else math.nan
-                rows[recipe, reading] = {"n": n, "mean": mean, "low": mean - half, "high": mean + half}
-        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis(["recipe", "reading"])
+        readings = list(self.results[0].readings)
+        groups = self.to_frame().groupby("recipe", sort=False)[readings]
+        table = groups.agg(["count", "mean", "sem"]).stack(0, future_stack=True)
+        half = t.ppf((1 + level) / 2, table["count"] - 1) * table["sem"]
+        low, high = table["mean"] - half, table["mean"] + half
+        columns = {"n": table["count"].astype(int), "mean": table["mean"], "low": low, "high": high}
+        return pandas.DataFrame(columns).rename_axis(["recipe", "reading"])
 
     _repr_html_ = html
 
@@ -174,8 +171,8 @@ def compare(
         given = given_for(chosen, model, task, options, config=config, device=device, name=name)
         for note in given.notes if needs_task(chosen, options) else ():
             warnings.warn(f"{given.name}: {note}", stacklevel=2)
-        label = (name or _label(given)) if labels is None else str(labels[k])
         train = given.checkpoint and given.checkpoint.train_config
+        label = (name or _label(given, train)) if labels is None else str(labels[k])
         try:
             result = apply(chosen, given, **options)
         except ValueError as error:
@@ -188,11 +185,11 @@ def compare(
     return Comparison(distinct(found), results, seeds, tuple(words[recipe] for recipe in recipes))
 
 
-def _label(given: LoadedModel) -> str:
+def _label(given: LoadedModel, train: TrainConfig | None) -> str:
     checkpoint = given.checkpoint
     if checkpoint is None:
         return given.name
-    words = ", ".join(origin(checkpoint.model_config.gamma, checkpoint.train_config, checkpoint.step))
+    words = ", ".join(origin(checkpoint.model_config.gamma, train, checkpoint.step))
     return words or checkpoint.model_config.overview
 
 
@@ -205,8 +202,6 @@ def _recipe(given: LoadedModel, k: int) -> tuple[str, str]:
     """
     checkpoint = given.checkpoint
     if checkpoint is None or checkpoint.train_config is None:
-        return _label(given), str(k)
-    alike = replace(checkpoint.train_config, seed=0)
-    run = RunConfig(checkpoint.task, checkpoint.model_config, alike)
-    words = origin(checkpoint.model_config.gamma, None, checkpoint.step)
-    return ", ".join(words) or checkpoint.model_config.overview, f"{identity(run)} {checkpoint.step}"
+        return _label(given, None), str(k)
+    run = RunConfig(checkpoint.task, checkpoint.model_config, replace(checkpoint.train_config, seed=0))
+    return _label(given, None), f"{identity(run)} {checkpoint.step}"

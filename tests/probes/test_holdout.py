@@ -13,7 +13,7 @@ from anchorlens.extras.arithmetic.task import AdditionTask
 from anchorlens.models.config import VARIANTS
 from anchorlens.probes import COSTLY, PROBES, REPORT_PROBES, SHIPPED
 from anchorlens.probes.any_model.holdout import holdout
-from anchorlens.probes.shared.further_training import Copies
+from anchorlens.probes.shared.parameters import Copies
 from anchorlens.training import checkpoints
 
 hardly_trained = pytest.mark.usefixtures("few_updates")

@@ -8,7 +8,7 @@ from known_models import TASK, gathering, memorising, parallel, reasoning
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.probes import nearest_neighbours
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences
-from anchorlens.probes.two_anchor.nearest_neighbours import RESULTS, _Comparisons, _Inputs
+from anchorlens.probes.two_anchor.nearest_neighbours import RESULTS, _Comparisons
 from anchorlens.training import checkpoints
 
 PAPER = AnchorTask()
@@ -19,39 +19,45 @@ def shipped(name):
     return load_checkpoint(next(path for path in checkpoints.shipped() if path.stem == name)).build_model()
 
 
+def asked(inputs, n):
+    """The first `n` of the inputs, each a key and a pair, are those of trained pairs."""
+    return _Comparisons(PAPER, inputs, n)
+
+
 class TestInputs:
     def test_of_g_those_with_another_anchor_are_compared_and_of_the_target_those_of_another_pair(self):
-        inputs = _Inputs(PAPER, [(1, 2), (2, 1), (1, 1), (3, 2)], [40])
-        assert inputs.comparable(inputs, "g1").astype(int).tolist() == [
-            [0, 1, 0, 1], [1, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]
-        ]  # fmt: skip
-        assert inputs.comparable(inputs, "g2")[0].astype(int).tolist() == [0, 1, 1, 0]
-        assert inputs.comparable(inputs, "target")[0].astype(int).tolist() == [0, 0, 1, 1]
+        inputs = [(40, pair) for pair in [(1, 2), (2, 1), (1, 1), (3, 2)]]
+        masks = {name: mask.astype(int).tolist() for name, (_, mask) in asked(inputs, 4).results.items()}
+        assert masks["g1"] == [[0, 1, 0, 1], [1, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]]
+        assert masks["g2"][0] == [0, 1, 1, 0]
+        assert masks["target"][0] == [0, 0, 1, 1]
 
     def test_results_are_those_of_the_task(self):
-        inputs = _Inputs(PAPER, [(1, 3)], [40, 41])
-        assert inputs.results["g1"].tolist() == [45, 46]  # 1 adds 5
-        assert inputs.results["g2"].tolist() == [38, 39]  # 3 takes 2 away
-        assert inputs.results["target"].tolist() == [43, 44]
+        found = asked([(40, (1, 3)), (41, (1, 3))], 2).results
+        assert found["g1"][0].tolist() == [45, 46]  # 1 adds 5
+        assert found["g2"][0].tolist() == [38, 39]  # 3 takes 2 away
+        assert found["target"][0].tolist() == [43, 44]
 
 
 class TestShares:
     def test_by_brute_force(self):
         torch.manual_seed(0)
-        trained, unseen = (_Inputs(PAPER, pairs, [40, 43, 45]) for pairs in (PAPER.composed_pairs, [(3, 4)]))
-        vectors = torch.randn(len(trained.keys) + len(unseen.keys), 5)
-        found, margin = _Comparisons(trained, unseen).of(vectors)
-        centred = (vectors - vectors[: len(trained.keys)].mean(0)).numpy()
+        inputs = [(key, pair) for pair in (*PAPER.composed_pairs, (3, 4)) for key in (40, 43, 45)]
+        n = len(inputs) - 3
+        vectors = torch.randn(len(inputs), 5)
+        comparisons = asked(inputs, n)
+        found, margin = comparisons.of(vectors)
+        centred = (vectors - vectors[:n].mean(0)).numpy()
         centred /= np.linalg.norm(centred, axis=1, keepdims=True)
-        for which, rows in enumerate((trained, unseen)):
-            mine = centred[: len(trained.keys)] if which == 0 else centred[len(trained.keys) :]
+        for which, rows in enumerate((range(n), range(n, len(inputs)))):
             for k, result in enumerate(RESULTS):
+                values, comparable = comparisons.results[result]
                 hits, margins = [], []
-                for i, vector in enumerate(mine):
+                for i in rows:
                     others = [
-                        (float(vector @ centred[j]), trained.results[result][j] == rows.results[result][i])
-                        for j in range(len(trained.keys))
-                        if rows.comparable(trained, result)[i, j]
+                        (float(centred[i] @ centred[j]), values[j] == values[i])
+                        for j in range(n)
+                        if comparable[i, j]
                     ]
                     if len({same for _, same in others}) == 2:
                         hits.append(max(others)[1])

@@ -11,7 +11,7 @@ from known_models import FIRST, KEY, LAST, TASK, memorising, reasoning, user_bui
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model
 from anchorlens.probes import attention_patterns, first_layer_tsne, fusion_similarity, training_regime
-from anchorlens.probes.shared.tangent_kernel import tangent_kernel
+from anchorlens.probes.shared.parameters import tangent_kernel
 
 PAPER = AnchorTask()
 CONFIG = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32, gamma=0.5)
@@ -218,7 +218,7 @@ class TestTrainingRegime:
     def test_the_kernel_does_not_depend_on_how_gradients_are_grouped(self, monkeypatch):
         model, batch = user_built(torch.float64), PAPER.sample(4)
         whole = tangent_kernel(model, batch.tokens, batch.targets)
-        monkeypatch.setattr("anchorlens.probes.shared.tangent_kernel._MOST_GRADIENTS", 4 * 5000)
+        monkeypatch.setattr("anchorlens.probes.shared.parameters._MOST_GRADIENTS", 4 * 5000)
         assert np.allclose(whole, tangent_kernel(model, batch.tokens, batch.targets))
 
     def test_the_start_of_a_run_is_drawn_from_its_seed(self):

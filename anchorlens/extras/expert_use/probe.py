@@ -13,13 +13,12 @@ from jaxtyping import Float, Int
 from plotly.subplots import make_subplots
 from torch import Tensor
 
-from anchorlens.configuration import check_number
 from anchorlens.models import attached, hook_name, last_logits, read
 from anchorlens.plots import SHARE, styled
 from anchorlens.probes.shared import (
-    MOST_SEQUENCES,
     ProbeResult,
     at_trained_places,
+    check_count,
     check_inputs,
     number,
     probe_result,
@@ -157,9 +156,12 @@ def expert_use(
     (Fedus et al., arXiv 2101.03961) and Mixtral (Jiang et al., arXiv 2401.04088).
     """
     check_inputs(model, task)
-    check_mixture(model)
-    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
-    check_number("seed", seed, minimum=0, integer=True)
+    if getattr(model.cfg, "num_experts", None) is None:
+        raise ValueError(
+            "model must be a mixture of experts (num_experts), got a model with a single MLP in each block. "
+            "Use another probe"
+        )
+    check_count("n_sequences", n_sequences)
     kinds = sequences_by_kind(task, n_sequences, seed)
     shares = np.stack([_shares(model, batch) for batch in kinds.values()], axis=1)
     accuracies = _accuracies(model, kinds)
@@ -217,9 +219,8 @@ def sequences_by_kind(task: AnchorTask, n_sequences: int, seed: int) -> dict[str
             kinds[kind] = batch.take(np.flatnonzero(~task.is_exception(batch.trials)))
     if task.n_exceptions:
         rng = generator(seed, "probe")
-        trials = task.exception_trials.take(
-            np.arange(n_sequences) * len(task.exception_trials) // n_sequences
-        )
+        every = task.exception_trials
+        trials = every.take(np.arange(n_sequences) * len(every) // n_sequences)
         kinds["exceptions"] = task.place(trials, task.noise(len(trials), rng))
     return {kind: kinds[kind] for kind in KINDS if len(kinds.get(kind, ()))}
 
@@ -244,19 +245,6 @@ def _apart(shares: Float[np.ndarray, "layer kind expert"], kinds: tuple[str, ...
         return None
     difference = shares[:, kinds.index(kind)] - shares[:, kinds.index("rules")]
     return number(np.abs(difference).sum(axis=-1).max() / 2)
-
-
-def check_mixture(model: HookedTransformer) -> None:
-    """Check that the MLPs are mixtures of experts.
-
-    Raises:
-        ValueError: If the MLPs are not mixtures of experts.
-    """
-    if getattr(model.cfg, "num_experts", None) is None:
-        raise ValueError(
-            "model must be a mixture of experts (num_experts), got a model with a single MLP in each block. "
-            "Use another probe"
-        )
 
 
 def routing(

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.configuration import check_number
 from anchorlens.models import hooks
 from anchorlens.plots import COSINE
 from anchorlens.plots.heatmaps import place_map
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model
+from anchorlens.probes.shared.checks import check_count, check_inputs, check_model
 from anchorlens.probes.shared.interventions import (
     clearly_above_zero,
     given_pairs,
@@ -171,7 +170,7 @@ def activation_patching(
     given = (tokens, corrupted, targets)
     if all(part is None for part in given):
         task = check_inputs(model, task)
-        check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+        check_count("n_sequences", n_sequences)
         position = checked_position(task, key_position)
         changes = ("key", *(f"anchor {i + 1}" for i in range(task.chain_length)))
         every = [sequences_that_differ(task, i, position, n_sequences, seed) for i in range(len(changes))]

@@ -20,9 +20,9 @@ from anchorlens.models.running import check_tokens, device_of, evaluation_mode
 from anchorlens.models.wrappers import is_hooked
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, WeightsRefused, check_model
-from anchorlens.probes.shared.further_training import Copies
+from anchorlens.probes.shared.checks import WeightsRefused, check_count, check_model
 from anchorlens.probes.shared.look_up import ABOVE_CHANCE, LookUp
+from anchorlens.probes.shared.parameters import Copies
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import Batch
@@ -53,7 +53,6 @@ _SLOWEST = 4
 data."""
 _FEWEST, _DRAWN = 200, 10_000
 """The smallest number of distinct sequences, and the number drawn from a task without a training set."""
-
 _WIDTH = 0.07
 """The width of the bars of the plot, relative to the number of updates."""
 
@@ -253,7 +252,7 @@ def holdout(
         model = cast("HookedTransformer", any_module)
     check_model(model)
     for name, value in {"batch_size": batch_size, "n_sequences": n_sequences}.items():
-        check_number(name, value, minimum=1, limit=MOST_SEQUENCES, integer=True)
+        check_count(name, value)
     check_number("n_copies", n_copies, minimum=1, maximum=10, integer=True)
     check_number("lr", lr, above=0, maximum=1)
     check_number("weight_decay", weight_decay, minimum=0, maximum=1 / lr)
@@ -262,7 +261,7 @@ def holdout(
     tenth = generator(seed, "probe").permutation(len(data)) // (len(data) // 10)
     is_out = np.array([tenth == k if mask is None else mask for k in range(n_copies)])
     trained = partial(
-        _trained_with_retries, model, lr=lr, weight_decay=weight_decay, batch_size=batch_size,
+        _trained_without, model, lr=lr, weight_decay=weight_decay, batch_size=batch_size,
         n_sequences=n_sequences, seed=seed,
     )  # fmt: skip
     look_up = _look_up(model, data)
@@ -395,7 +394,7 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     return distinct, mask[first]
 
 
-def _trained_with_retries(
+def _trained_without(
     model: HookedTransformer,
     data: TokenBatch,
     stream: int,
@@ -404,39 +403,19 @@ def _trained_with_retries(
     seed: int,
     lr: float,
     weight_decay: float,
-    **sizes: int,
-) -> tuple[Float[np.ndarray, "measurement copy"], Float[np.ndarray, "measurement copy"], float, int]:
-    """Train the copies, with a smaller rate and a larger decay while a copy loses the other sequences.
-
-    Return the results of `_trained_without`, and the divisor of the learning rate.
-    """
-    factor = 1
-    while True:
-        left_out, others, dose = _trained_without(
-            model, data, is_out, generator(seed, "probe", stream),
-            lr=lr / factor, weight_decay=weight_decay * factor, **sizes,
-        )  # fmt: skip
-        if others[-1].min() >= _LOST or factor == _SLOWEST:
-            return left_out, others, dose, factor
-        factor *= 2
-
-
-def _trained_without(
-    model: HookedTransformer,
-    data: TokenBatch,
-    is_out: Bool[np.ndarray, "copy sequence"],
-    rng: np.random.Generator,
-    *,
-    lr: float,
-    weight_decay: float,
     batch_size: int,
     n_sequences: int,
-) -> tuple[Float[np.ndarray, "measurement copy"], Float[np.ndarray, "measurement copy"], float]:
-    """Return each copy's accuracies on held-out and other sequences, and the mean weight decay.
+    factor: int = 1,
+) -> tuple[Float[np.ndarray, "measurement copy"], Float[np.ndarray, "measurement copy"], float, int]:
+    """Return each copy's accuracies on held-out and other sequences, the mean weight decay, and `factor`.
+
+    The learning rate is divided by `factor`, and the weight decay multiplied. If a copy loses the other
+    sequences, all copies are trained again with twice the factor.
 
     Raises:
         ValueError: If the model does not fit its training data.
     """
+    rng = generator(seed, "probe", stream)
     left_out, others = ([np.flatnonzero(own) for own in masks] for masks in (is_out, ~is_out))
 
     def taken(rows: list[np.ndarray]) -> tuple[Tensor, Tensor]:
@@ -461,7 +440,14 @@ def _trained_without(
             if update < UPDATES[-1]:
                 batch = copies.answers(*taken([rng.choice(own, batch_size) for own in others]))
                 is_answered = batch.n_right >= _DECAYING * batch.n_scored
-                decays.append(weight_decay * (update < _UPDATES_WITH_DECAY) * is_answered.double())
-                copies.update(batch.losses, lr, decays[-1])
+                decay = weight_decay * factor * (update < _UPDATES_WITH_DECAY)
+                decays.append(decay * is_answered.double())
+                copies.update(batch.losses, lr / factor, decays[-1])
     measured = np.array(found, dtype=float)
-    return measured[:, 0], measured[:, 1], float(torch.stack(decays[:_UPDATES_WITH_DECAY]).mean())
+    if measured[-1, 1].min() < _LOST and factor < _SLOWEST:
+        return _trained_without(
+            model, data, stream, is_out, seed=seed, lr=lr, weight_decay=weight_decay, batch_size=batch_size,
+            n_sequences=n_sequences, factor=2 * factor,
+        )  # fmt: skip
+    dose = float(torch.stack(decays[:_UPDATES_WITH_DECAY]).mean())
+    return measured[:, 0], measured[:, 1], dose, factor

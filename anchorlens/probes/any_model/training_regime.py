@@ -8,14 +8,13 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from anchorlens.configuration import check_number
 from anchorlens.plots import BLUE, COSINE, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_model, two_anchor_task
+from anchorlens.probes.shared.checks import check_count, check_inputs, check_model, two_anchor_task
 from anchorlens.probes.shared.linalg import short_name, weight_matrices
-from anchorlens.probes.shared.result import ProbeResult, probe_result
-from anchorlens.probes.shared.tangent_kernel import tangent_kernel
+from anchorlens.probes.shared.parameters import tangent_kernel
+from anchorlens.probes.shared.result import ProbeResult, finite_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def training_regime(
             check_model(moment, name)
         else:
             check_inputs(moment, task, name)
-    check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
+    check_count("n_sequences", n_sequences, minimum=2)
     before, after = weight_matrices(initial), weight_matrices(model)
     shapes = [{name: tuple(matrix.shape) for name, matrix in part.items()} for part in (before, after)]
     if shapes[0] != shapes[1]:
@@ -174,12 +173,12 @@ def training_regime(
             batch = trained_sequences(task, n_sequences, seed=seed)
             first, last = (tangent_kernel(m, batch.tokens, batch.targets) for m in (initial, model))
             scale = np.linalg.norm(first) * np.linalg.norm(last)
-            distance = _defined(np.clip(1 - (first * last).sum() / scale, 0, 1))
-            change = _defined(np.linalg.norm(last - first) / np.linalg.norm(first))
+            distance = finite_number("distance", np.clip(1 - (first * last).sum() / scale, 0, 1))
+            change = finite_number("change", np.linalg.norm(last - first) / np.linalg.norm(first))
         return TrainingRegime(
             names=tuple(before),
             relative_changes=norms[0] / np.where(norms[1] > 0, norms[1], np.nan),
-            relative_change=_defined(np.linalg.norm(norms[0]) / np.linalg.norm(norms[1])),
+            relative_change=finite_number("change", np.linalg.norm(norms[0]) / np.linalg.norm(norms[1])),
             initial_kernel=first,
             kernel=last,
             kernel_distance=distance,
@@ -187,8 +186,3 @@ def training_regime(
             n_sequences=0 if task is None else n_sequences,
             seed=seed,
         )
-
-
-def _defined(value: Any) -> float | None:
-    """Return a quotient, or `None` if its value is not finite."""
-    return float(value) if np.isfinite(value) else None

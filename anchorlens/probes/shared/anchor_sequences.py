@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens.configuration import check_number
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, token_rows
+from anchorlens.probes.shared.checks import check_count, token_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.anchor_functions import anchor_pair
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
@@ -108,7 +108,7 @@ def trained_sequences(
     Raises:
         ValueError: If the position or the number of sequences is invalid for the task.
     """
-    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_count("n_sequences", n_sequences)
     position = checked_position(task, key_position)
     rng = generator(seed, "probe")
     n_pairs = len(task.seen_pairs)

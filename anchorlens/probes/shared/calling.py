@@ -113,23 +113,6 @@ def is_for(probe: Callable[..., Any], task_kinds: Iterable[str]) -> bool:
     return spec_of(probe).task_kind in (None, *task_kinds)
 
 
-def _check_task(probe: Callable[..., Any], task: Task | None) -> None:
-    """Check that the task is known, and that the probe measures tasks of its kind.
-
-    Raises:
-        ValueError: If the task is missing or of another kind.
-    """
-    spec = spec_of(probe)
-    kind = spec.task_kind
-    if task is None or kind not in (None, task.kind):
-        tokens = ", or tokens" if spec.on_tokens else ""
-        raise ValueError(
-            f"{probe.__name__} must get the {kind or 'two-anchor'} task of the model, got "
-            f"{'none' if task is None else task.kind}. Give the task{tokens}, or use a probe of weights "
-            "alone, for example stable_rank"
-        )
-
-
 def needs_initial(probe: Callable[..., Any]) -> bool:
     """Return whether a probe needs the initial model of a run.
 
@@ -213,7 +196,8 @@ def call(
         ValueError: If the task is missing.
         ValueError: If the initial model is missing. `call` does not catch errors of the function.
     """
-    function, parameters = spec_of(probe).function, spec_of(probe).parameters
+    spec = spec_of(probe)
+    function, parameters = spec.function, spec.parameters
     names = [name for name in parameters if name not in ("model", "task", "initial")]
     by_place = [name for name in names if parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     if len(args) > len(by_place):
@@ -226,8 +210,14 @@ def call(
     if config is not None and "config" in names:  # an option of your own
         options["config"], config = config, None
     given = given_for(probe, model, task, options, config=config)
-    if needs_task(probe, options):
-        _check_task(probe, given.task)
+    kind, kind_given = spec.task_kind, None if given.task is None else given.task.kind
+    if needs_task(probe, options) and (kind_given is None or kind not in (None, kind_given)):
+        tokens = ", or tokens" if spec.on_tokens else ""
+        raise ValueError(
+            f"{probe.__name__} must get the {kind or 'two-anchor'} task of the model, got "
+            f"{kind_given or 'none'}. Give the task{tokens}, or use a probe of weights alone, for example "
+            "stable_rank"
+        )
     if given is not model:
         for note in given.notes:
             warnings.warn(note, stacklevel=4)

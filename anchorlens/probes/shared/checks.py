@@ -28,6 +28,15 @@ MOST_SEQUENCES = 1_000_000
 """The largest `n_sequences` that a probe accepts."""
 
 
+def check_count(name: str, value: object, *, minimum: int = 1) -> None:
+    """Check a number of sequences, copies or the like.
+
+    Raises:
+        ValueError: If the value is not an integer from `minimum` to `MOST_SEQUENCES`.
+    """
+    check_number(name, value, minimum=minimum, limit=MOST_SEQUENCES, integer=True)
+
+
 def check_model(model: object, name: str = "model") -> None:
     """Check that an object is a HookedTransformer or TransformerBridge with finite weights.
 
@@ -161,17 +170,10 @@ def whole_numbers(name: str, values: Iterable[Any]) -> list[int]:
             option.
     """
     try:
-        if isinstance(values, str | bytes):
-            raise TypeError
-        numbers = [_whole(value) for value in values]
+        given = [] if isinstance(values, str | bytes) else list(values)
+        numbers = [] if bool in map(type, given) else [operator.index(value) for value in given]
     except (TypeError, RuntimeError):  # RuntimeError: a tensor with more than one number
         numbers = []
     if not numbers:
         raise ValueError(f"{name} must be one or more whole numbers, got {safe_repr(values)}. Correct {name}")
     return numbers
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool):
-        raise TypeError("a number must be an integer, got a bool. Use an integer")
-    return operator.index(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
-from einops import rearrange, repeat
+from einops import rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -48,34 +48,6 @@ def causal_edges(n_heads: int, n_pos: int, *, last_only: bool) -> Int[Tensor, "e
     return every[every[:, 2] <= every[:, 1]]
 
 
-def margins_without(
-    model: HookedTransformer,
-    residual: Float[Tensor, "batch pos d_model"],
-    targets: Int[Tensor, " batch"],
-    masks: Mapping[int, Bool[Tensor, "cut _ query_pos key_pos"]],
-    patterns: Literal["frozen", "recomputed"],
-) -> tuple[Float[Tensor, " batch"], Float[Tensor, "cut batch"]]:
-    """Compute the margins without a cut and with each of several cuts in one forward pass.
-
-    Args:
-        model: a model whose attention hooks can be edited.
-        residual: the input of the first layer of `masks` for each sequence.
-        targets: the correct answers.
-        masks: for every layer from the first layer of the pass on, one boolean mask for each cut. A mask is
-            true where the cut zeroes the attention.
-        patterns: `frozen` or `recomputed` attention patterns in the layers after a cut, as for
-            `hooks.cut_copies`.
-    """
-    start = min(masks)
-    n_copies = len(masks[start]) + 1
-    with hooks.cut_copies(model, masks, patterns=patterns):
-        copies = repeat(residual, "batch pos m -> (copy batch) pos m", copy=n_copies)
-        last = model(copies, start_at_layer=start)[:, -1]
-    logits = rearrange(last, "(copy batch) v -> copy batch v", copy=n_copies)
-    clean, *cut = margin(logits, targets.expand(n_copies, -1))
-    return clean, torch.stack(cut)
-
-
 def drops(
     model: HookedTransformer,
     tokens: Int[Tensor, "batch pos"],
@@ -88,9 +60,7 @@ def drops(
 
     The drop is above 0 if the edge supports the target.
 
-    The function computes the output of each layer once, and starts each pass at the layer of the edge. Memory
-    holds the residual stream of one layer at a time. A pass measures as many edges as
-    `hooks.sequences_per_batch` allows.
+    A pass measures as many edges of one layer as `hooks.sequences_per_batch` allows.
 
     Args:
         model: a model whose attention hooks can be edited.
@@ -99,27 +69,19 @@ def drops(
         merged: whether to zero an edge in all heads at once. If `merged` is true, the result has one head.
         patterns: `frozen` or `recomputed` attention patterns in later layers, as for `hooks.cut_copies`.
     """
-    n_layers = model.cfg.n_layers
+    n_layers, n_pos = model.cfg.n_layers, tokens.shape[1]
     n_heads = 1 if merged else model.cfg.n_heads
-    n_pos = tokens.shape[1]
     size = hooks.sequences_per_batch(model, n_pos)
-    total = torch.zeros(n_layers, n_heads, n_pos, n_pos, dtype=torch.float64, device="cpu")
-    empty = torch.zeros(1, 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
-    most = max(1, size // 8)  # sequences, so that at least seven cuts share one uncut copy
-    targets = targets.to(device_of(model))
-    for some_tokens, some_targets in zip(tokens.split(most), targets.split(most), strict=True):
-        with measuring(model):
-            residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)  # [batch, pos, d_model]
-            for layer in range(n_layers):
-                edges = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1)
-                for some in edges.split(max(1, size // len(some_tokens) - 1)):
-                    masks = dict.fromkeys(range(layer, n_layers), empty.expand(len(some), -1, -1, -1))
-                    masks[layer] = torch.zeros(len(some), *total.shape[1:], dtype=torch.bool, device="cpu")
-                    masks[layer][torch.arange(len(some), device="cpu"), *some.T] = True
-                    clean, without = margins_without(model, residual, some_targets, masks, patterns)
-                    total[layer, *some.T] += (clean - without).sum(dim=1).cpu()
-                residual = model(residual, start_at_layer=layer, stop_at_layer=layer + 1)
-    return total / len(tokens)
+    n_together = min(len(tokens), max(1, size // 8))  # at least seven cuts share one uncut copy
+    found = torch.zeros(n_layers, n_heads, n_pos, n_pos, dtype=torch.float64, device="cpu")
+    for layer in range(n_layers):
+        edges = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1)
+        for some in edges.split(max(1, size // n_together - 1)):
+            masks = torch.zeros(n_layers, len(some), *found.shape[1:], dtype=torch.bool, device="cpu")
+            masks[layer, torch.arange(len(some), device="cpu"), *some.T] = True
+            clean, without = mean_margins(model, tokens, targets, masks, patterns).tensor_split([1])
+            found[layer, *some.T] = clean - without
+    return found
 
 
 N_ROUTE_SEQUENCES = 280
@@ -236,7 +198,8 @@ def shares(
     at_once = max(1, min(CUTS_AT_ONCE, hooks.sequences_per_batch(model, n_pos) - 1))
     clean, margins = 0.0, []
     for first in range(0, len(cuts), at_once):
-        clean, *some = mean_margins(model, tokens, targets, cuts[first : first + at_once], patterns)
+        masks = group_masks(cuts[first : first + at_once], n_layers, n_pos)
+        clean, *some = mean_margins(model, tokens, targets, masks, patterns).tolist()
         margins += some
     baseline, *without = margins
     if not clean > max(0, baseline):
@@ -249,43 +212,45 @@ def mean_margins(
     model: HookedTransformer,
     tokens: Int[Tensor, "batch pos"],
     targets: Int[Tensor, " batch"],
-    cuts: Sequence[Sequence[Edges]],
+    masks: Bool[Tensor, "layer cut _ query_pos key_pos"],
     patterns: Literal["frozen", "recomputed"],
-) -> list[float]:
+) -> Float[Tensor, " cut_and_one"]:
     """Compute the mean margin without a cut, and then with each cut.
 
-    A cut is one or several groups of edges.
+    Args:
+        model: a model whose attention hooks can be edited.
+        tokens: the sequences.
+        targets: the correct answers.
+        masks: masks for one head or for all heads, true where a cut zeroes the attention.
+        patterns: `frozen` or `recomputed` attention patterns after a cut, as for `hooks.cut_copies`.
     """
-    n_layers = model.cfg.n_layers
-    begins = [min(layer for layers, *_ in groups for layer in layers) for groups in cuts]
-    order = sorted(range(len(cuts)), key=begins.__getitem__)
-    masks = group_masks([cuts[cut] for cut in order], n_layers, tokens.shape[1])
-    begun = {layer: sum(begin <= layer for begin in begins) for layer in range(n_layers)}
-    size = max(1, hooks.sequences_per_batch(model, tokens.shape[1]) // (len(cuts) + 1))
+    first_layers = masks.flatten(2).any(dim=2).int().argmax(dim=0)  # [cut]
+    order = first_layers.argsort(stable=True)
+    size = max(1, hooks.sequences_per_batch(model, tokens.shape[1]) // (len(order) + 1))
     parts = []
     for some_tokens, some_targets in zip(tokens.split(size), targets.split(size), strict=True):
         with measuring(model):
             residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)
-            for layer in range(n_layers):  # a cut has no separate copy before its first layer
-                uncut = residual[: len(some_tokens)]
-                n_new = begun[layer] + 1 - len(residual) // len(uncut)
+            for layer, of_layer in enumerate(masks):  # a cut has no separate copy before its first layer
+                uncut, begun = residual[: len(some_tokens)], order[first_layers[order] <= layer]
+                n_new = len(begun) + 1 - len(residual) // len(uncut)
                 residual = torch.cat([residual, uncut.repeat(n_new, 1, 1)])
-                stop = layer + 1 if layer + 1 < n_layers else None
-                with hooks.cut_copies(model, {layer: masks[layer][: begun[layer]]}, patterns=patterns):
+                stop = layer + 1 if layer + 1 < len(masks) else None
+                with hooks.cut_copies(model, {layer: of_layer[begun]}, patterns=patterns):
                     residual = model(residual, start_at_layer=layer, stop_at_layer=stop)
             logits = rearrange(residual[:, -1], "(copy batch) v -> copy batch v", batch=len(some_tokens))
             parts.append(margin(logits, some_targets.to(logits.device).expand(len(logits), -1)))
-    means = torch.cat(parts, dim=1).mean(dim=1).tolist()
-    return [means[0], *(means[1 + order.index(cut)] for cut in range(len(cuts)))]
+    means = torch.cat(parts, dim=1).mean(dim=1).cpu()
+    return torch.cat([means[:1], means[1:][order.argsort()]])
 
 
 def group_masks(
     cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
-) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
-    """Return boolean masks for each layer that are true where a cut zeroes attention in all heads."""
+) -> Bool[Tensor, "layer cut 1 query_pos key_pos"]:
+    """Return boolean masks that are true where a cut, of one or several groups, zeroes all heads."""
     masks = torch.zeros(n_layers, len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
     for cut, groups in enumerate(cuts):
         for group in groups:
             layers, queries, keys = (slice(places.start, places.stop) for places in group)
             masks[layers, cut, 0, queries, keys] = True
-    return dict(enumerate(masks))
+    return masks

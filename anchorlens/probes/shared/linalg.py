@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,35 +128,36 @@ def cosines_between(
 def gap_between(cosines: Float[np.ndarray, "*cell"], same: Bool[np.ndarray, "*cell"]) -> float:
     """Return the mean cosine where `same` is true minus the mean cosine where `same` is false.
 
-    The mask `same` must be true in at least one cell and false in at least one cell.
+    The difference is NaN if `same` is true in all cells or in no cell.
 
     >>> gap_between(np.array([[1.0, 0.25]]), np.array([[True, False]]))
     0.75
     """
+    if same.all() or not same.any():
+        return math.nan
     return float(cosines[same].mean() - cosines[~same].mean())
 
 
 def compare_groups(
-    a: Float[Tensor, "row feature"],
-    b: Float[Tensor, "column feature"],
-    same: Bool[np.ndarray, "row column"],
-) -> tuple[Float[np.ndarray, "row column"], Float[np.ndarray, "row column"], float | None, float | None]:
-    """Compute the cosines between two groups of vectors, and their gap for a mask (see `gap_between`).
+    pairs: Iterable[tuple[Float[Tensor, "row feature"], Float[Tensor, "column feature"], np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Compute the cosines between the two groups of vectors of each pair, and their gap for a mask.
 
     Args:
-        a: the first group, whose vectors are the rows.
-        b: the second group, whose vectors are the columns.
-        same: a boolean mask [row, column] that is true where row and column are expected to be similar.
+        pairs: for each pair, the vectors of the rows, the vectors of the columns, and a boolean mask [row,
+            column] that is true where row and column are expected to be similar.
 
     Returns:
-        The raw cosines, the cosines after subtracting the mean vector of both groups, and the gaps of raw and
-        centred cosines (see `gap_between`). The gaps are `None` if `same` is true in all cells or in no cell.
+        The raw cosines [pair, row, column], the cosines after subtracting the mean vector of both groups, and
+        the gaps [pair] of raw and centred cosines (see `gap_between`).
     """
-    mean = torch.cat([a, b]).mean(dim=0)
-    raw, centred = cosines_between(a, b), cosines_between(a - mean, b - mean)
-    if same.all() or not same.any():
-        return raw, centred, None, None
-    return raw, centred, gap_between(raw, same), gap_between(centred, same)
+    found = []
+    for a, b, same in pairs:
+        mean = torch.cat([a, b]).mean(dim=0)
+        raw, centred = cosines_between(a, b), cosines_between(a - mean, b - mean)
+        found.append((raw, centred, gap_between(raw, same), gap_between(centred, same)))
+    raw, centred, gaps, centred_gaps = map(np.array, zip(*found, strict=True))
+    return raw, centred, gaps, centred_gaps
 
 
 def nearest_share(similarity: Float[np.ndarray, "row row"], labels: Int[np.ndarray, " row"]) -> float:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.configuration import check_number
 from anchorlens.models.hooks import after_attention
 from anchorlens.plots.points import cluster_figure
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.checks import check_count, check_inputs
 from anchorlens.probes.shared.clusters import mirrored_pairs, silhouette, tsne
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.randomness import generator
@@ -111,7 +110,7 @@ def first_layer_tsne(
     """
     check_inputs(model, task)
     pairs = mirrored_pairs(task)
-    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_count("n_sequences", n_sequences)
     rng = generator(seed, "probe")
     labels = rng.integers(0, len(pairs), n_sequences)
     keys, positions = rng.choice(task.keys, n_sequences), rng.choice(task.positions, n_sequences)

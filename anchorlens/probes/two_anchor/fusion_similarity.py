@@ -172,17 +172,17 @@ def fusion_similarity(
     target = {chain: [task.inferential_target(key, chain) for key in chosen] for chain in different}
     targets = np.array([target[chain] for chain in chains]).reshape(len(compared), 2, len(chosen))
     same = targets[:, 0, :, None] == targets[:, 1, None]
-    parts = [compare_groups(a, b, equal) for (a, b), equal in zip(vectors, same, strict=True)]
-    gaps, centred = (np.array([part[i] for part in parts], dtype=float) for i in (2, 3))
+    both = ((a, b, equal) for (a, b), equal in zip(vectors, same, strict=True))
+    cosines, centred_cosines, gaps, centred_gaps = compare_groups(both)
     return FusionSimilarity(
         keys=np.array(chosen),
         comparisons=np.array(chains).reshape(len(compared), 2, task.chain_length),
         targets=targets,
-        cosines=np.stack([part[0] for part in parts]),
-        centred_cosines=np.stack([part[1] for part in parts]),
+        cosines=cosines,
+        centred_cosines=centred_cosines,
         gaps=gaps,
-        centred_gaps=centred,
+        centred_gaps=centred_gaps,
         gap=mean_number(gaps),
-        centred_gap=mean_number(centred),
+        centred_gap=mean_number(centred_gaps),
         layer=last,
     )

@@ -11,14 +11,13 @@ from jaxtyping import Float
 from plotly.subplots import make_subplots
 from torch import Tensor
 
-from anchorlens.configuration import check_number
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.plots import box_cells, cosine_heatmap, styled
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.checks import check_count, check_inputs
+from anchorlens.probes.shared.parameters import answered_with, differentiated, is_matrix, usable_state
 from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
-from anchorlens.probes.shared.tangent_kernel import answered_with, differentiated, is_matrix, usable_state
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -139,8 +138,7 @@ def gradient_sharing(
     anchor pairs, separately for each part of the model.
     """
     check_inputs(model, task)
-    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
-    check_number("seed", seed, minimum=0, integer=True)
+    check_count("n_sequences", n_sequences)
     weights = weights_of_parts(model)
     pairs = compared_pairs(model, task, weights, seed)
     cosines = pair_gradients(model, task, pairs, weights, n_sequences, seed)

@@ -17,7 +17,7 @@ from anchorlens.models import hooks
 from anchorlens.plots import BLUE, EFFECT, NO_EFFECT, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs, check_layer
+from anchorlens.probes.shared.checks import check_count, check_inputs, check_layer
 from anchorlens.probes.shared.edge_effects import N_ROUTE_SEQUENCES, Routes, drops, margin, routes
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.sequences import Trials
@@ -270,7 +270,7 @@ def information_flow(
     """
     check_inputs(model, task)
     check_layer(model, -1, minimum=1)
-    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_count("n_sequences", n_sequences)
     if effects is not None:
         check_choice("effects", effects, ("head", "merged", "routes"))
     check_choice("patterns", patterns, ("frozen", "recomputed"))

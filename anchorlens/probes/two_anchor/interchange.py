@@ -11,13 +11,12 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from anchorlens.configuration import check_number
 from anchorlens.models import hooks
 from anchorlens.plots.heatmaps import place_map
 from anchorlens.probes.any_model.activation_patching import SITES
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.checks import check_count, check_inputs
 from anchorlens.probes.shared.interventions import patched_logits
 from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
@@ -151,7 +150,7 @@ def interchange(
     task of arXiv 2405.05409.
     """
     check_inputs(model, task)
-    check_number("n_sequences", n_sequences, minimum=2, limit=MOST_SEQUENCES, integer=True)
+    check_count("n_sequences", n_sequences, minimum=2)
     position = checked_position(task, key_position)
     sites = SITES[:2] if model.cfg.attn_only else SITES
     given = {kind: interchanges(task, kind, n_sequences, key_position=position, seed=seed) for kind in KINDS}

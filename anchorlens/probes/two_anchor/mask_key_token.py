@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from jaxtyping import Int
 
-from anchorlens.configuration import check_choice, check_number
+from anchorlens.configuration import check_choice
 from anchorlens.plots.points import cluster_figure
 from anchorlens.probes.shared.anchor_sequences import checked_position
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
+from anchorlens.probes.shared.checks import check_count, check_inputs
 from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
 from anchorlens.probes.shared.interventions import Queries, masked_in_words, masked_logits
 from anchorlens.probes.shared.result import ProbeResult, probe_result
@@ -189,7 +189,7 @@ def held_out_sequences(
     Raises:
         ValueError: If the position or the number of sequences is invalid for the task.
     """
-    check_number("n_sequences", n_sequences, minimum=1, limit=MOST_SEQUENCES, integer=True)
+    check_count("n_sequences", n_sequences)
     rng = generator(seed, "probe")
     allowed = held_out_keys(task, position)
     if not len(allowed):

@@ -184,23 +184,18 @@ def mask_second_anchor(
     logits = torch.from_numpy(masked_logits(model, tokens, masked, queries))
     cosines = cosine_matrix(logits).numpy()
     centred = cosine_matrix(logits - logits.mean(dim=0)).numpy()
-    g = np.array(values)
+    g, others = np.array(values), ~np.eye(len(values), dtype=bool)
+    same = (g[:, None] == g[None])[others]
     return MaskSecondAnchor(
         results=g,
         keys=np.array(keys),
         first_anchors=np.array(first),
         cosines=cosines,
         centred_cosines=centred,
-        gap=_gap(cosines, g),
-        centred_gap=_gap(centred, g),
+        gap=gap_between(cosines[others], same),
+        centred_gap=gap_between(centred[others], same),
         nearest_same=nearest_share(cosines, g),
         second_anchor=second,
         queries=queries,
         key_position=position,
     )
-
-
-def _gap(cosines: np.ndarray, labels: np.ndarray) -> float:
-    """Return the gap between the mean cosines of two rows with equal and with different labels."""
-    others = ~np.eye(len(labels), dtype=bool)
-    return gap_between(cosines[others], (labels[:, None] == labels[None])[others])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.models import hooks
@@ -101,35 +101,6 @@ class NearestNeighbours(ProbeResult):
         )
 
 
-class _Inputs:
-    """The inputs of every key with every given pair, and their intermediate results."""
-
-    def __init__(self, task: AnchorTask, pairs: Sequence[tuple[int, ...]], keys: Sequence[int]) -> None:
-        both = [(key, pair) for pair in pairs for key in keys]
-        self.keys = [key for key, _ in both]
-        self.chains = [pair for _, pair in both]
-        self.pairs = np.array(self.chains, dtype=np.int64).reshape(len(both), task.chain_length)
-        trials = Trials(self.pairs, np.array(self.keys, dtype=np.int64), np.zeros(len(both), dtype=np.int64))
-        self.results = {
-            "g1": np.array([task.apply(pair[0], key) for key, pair in both]),
-            "g2": np.array([task.apply(pair[1], key) for key, pair in both]),
-            "target": task.targets(trials, kind="inferential"),
-        }
-
-    def comparable(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
-        """Return a boolean mask that is true for two comparable inputs (see `NearestNeighbours.trained`)."""
-        if result != "target":
-            anchor = RESULTS.index(result)
-            return self.pairs[:, None, anchor] != other.pairs[None, :, anchor]
-        same = (self.pairs[:, None] == other.pairs[None]).all(axis=2)
-        mirrored = (self.pairs[:, None] == other.pairs[None, :, ::-1]).all(axis=2)
-        return ~(same | mirrored)
-
-    def equal(self, other: _Inputs, result: str) -> Bool[np.ndarray, "row column"]:
-        """Return a boolean mask that is true for two inputs with the same result."""
-        return self.results[result][:, None] == other.results[result][None]
-
-
 @takes_any()
 def nearest_neighbours(
     model: HookedTransformer,
@@ -177,15 +148,15 @@ def nearest_neighbours(
     check_inputs(model, task)
     position = checked_position(task, key_position)
     chosen = many_keys(task) if keys is None else whole_numbers("keys", keys)
-    trained, unseen = (_Inputs(task, pairs, chosen) for pairs in (task.composed_pairs, task.ood_pairs))
-    chains = trained.chains + unseen.chains
-    tokens = anchor_sequences(task, trained.keys + unseen.keys, chains, key_position=position)
+    inputs = [(key, pair) for pair in (*task.composed_pairs, *task.ood_pairs) for key in chosen]
+    every_key, chains = ([each[i] for each in inputs] for i in range(2))
+    tokens = anchor_sequences(task, every_key, chains, key_position=position)
     sites = _SITES[1:] if model.cfg.attn_only or model.cfg.parallel_attn_mlp else _SITES
     for site in sites:
         hooks.assert_live(model, site, tokens[:4])
     n_layers, last = model.cfg.n_layers, task.seq_len - 1
     shares = np.full((2, len(RESULTS), len(sites), n_layers, task.seq_len), np.nan)
-    asked = _Comparisons(trained, unseen)
+    asked = _Comparisons(task, inputs, len(task.composed_pairs) * len(chosen))
     margin = pair_share = None
     read_at = list(dict.fromkeys((*range(position, position + task.chain_length + 1), last)))
     places = [(layer, site) for layer in range(n_layers) for site in sites]
@@ -226,16 +197,29 @@ def nearest_neighbours(
 class _Comparisons:
     """The compared inputs of every result, which are the same at every location."""
 
-    def __init__(self, trained: _Inputs, unseen: _Inputs) -> None:
-        self.n = len(trained.keys)
+    def __init__(self, task: AnchorTask, inputs: Sequence[tuple[int, tuple[int, ...]]], n: int) -> None:
+        """Compare every (key, pair) with each of the first `n`, whose pairs are trained.
+
+        The dict `results` contains the value of each result for every input, and a mask [input, trained] that
+        is true for comparable inputs (see `NearestNeighbours.trained`).
+        """
+        keys, pairs = (np.array(part, dtype=np.int64) for part in zip(*inputs, strict=True))
+        trained = pairs[:n]
+        first, second = (np.array([task.apply(pair[i], key) for key, pair in inputs]) for i in range(2))
+        target = task.targets(Trials(pairs, keys, 0 * keys), kind="inferential")
+        differs = pairs[:, None] != trained  # [input, trained, anchor]
+        is_another = differs.any(axis=2) & (pairs[:, None] != trained[:, ::-1]).any(axis=2)
+        found = (first, differs[..., 0]), (second, differs[..., 1]), (target, is_another)
+        self.results = dict(zip(RESULTS, found, strict=True))
+        self.n = n
         self.masks = []
-        for rows in (trained, unseen):
-            for result in RESULTS:
-                may, same = (torch.from_numpy(f(trained, result)) for f in (rows.comparable, rows.equal))
-                equal, other = may & same, may & ~same
+        for rows in (slice(n), slice(n, None)):
+            for result, may in self.results.values():
+                is_equal = result[rows, None] == result[:n]
+                equal, other = (torch.from_numpy(may[rows] & each) for each in (is_equal, ~is_equal))
                 there = equal.any(dim=1) & other.any(dim=1)
                 self.masks.append((there, ~equal[there], ~other[there]))
-        _, self.pair = np.unique(trained.pairs, axis=0, return_inverse=True)
+        _, self.pair = np.unique(trained, axis=0, return_inverse=True)
 
     def of(
         self, vectors: Float[Tensor, "input feature"]

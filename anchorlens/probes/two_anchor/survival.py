@@ -17,8 +17,8 @@ from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.plots import BLUE, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
 from anchorlens.probes.shared.calling import takes_any
-from anchorlens.probes.shared.checks import MOST_SEQUENCES, check_inputs
-from anchorlens.probes.shared.further_training import Copies
+from anchorlens.probes.shared.checks import check_count, check_inputs
+from anchorlens.probes.shared.parameters import Copies
 from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.probes.two_anchor.gradient_sharing import weights_of_parts
 from anchorlens.randomness import generator
@@ -175,8 +175,7 @@ def survival(
     """
     check_inputs(model, task)
     for name, value in {"batch_size": batch_size, "n_copies": n_copies, "n_sequences": n_sequences}.items():
-        check_number(name, value, minimum=1, limit=MOST_SEQUENCES, integer=True)
-    check_number("seed", seed, minimum=0, integer=True)
+        check_count(name, value)
     if noise is not None:
         check_number("noise", noise, minimum=0, maximum=100)
     weights_of_parts(model)  # refuses a model with other parameter names

@@ -15,7 +15,7 @@ from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_k
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers
 from anchorlens.probes.shared.linalg import compare_groups
-from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:
@@ -131,23 +131,21 @@ def v_similarity(
     values = read(model, tokens, [(layer, VALUE)], position=first_anchor)[layer, VALUE]
     vectors = rearrange(values.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
     results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
-    found = {}
-    for a, b in combinations(range(len(anchors)), 2):
-        compared = compare_groups(vectors[a], vectors[b], results[a][:, None] == results[b][None])
-        if compared[2] is not None:
-            found[anchors[a], anchors[b]] = compared
-    by_pair = np.array([gaps for _, _, *gaps in found.values()]).reshape(-1, 2)
-    n_keys = len(chosen)
+    pairs = np.array(list(combinations(range(len(anchors)), 2)))
+    cosines, centred_cosines, gaps, centred_gaps = compare_groups(
+        (vectors[a], vectors[b], results[a][:, None] == results[b][None]) for a, b in pairs
+    )
+    there = np.isfinite(gaps)
     return VSimilarity(
         keys=np.array(chosen),
         anchors=np.array(anchors),
         results=results,
-        pairs=np.array(list(found), dtype=np.int64).reshape(-1, 2),
-        cosines=np.array([raw for raw, *_ in found.values()]).reshape(-1, n_keys, n_keys),
-        centred_cosines=np.array([centred for _, centred, *_ in found.values()]).reshape(-1, n_keys, n_keys),
-        gaps=by_pair[:, 0],
-        centred_gaps=by_pair[:, 1],
-        gap=float(by_pair[:, 0].mean()) if found else None,
-        centred_gap=float(by_pair[:, 1].mean()) if found else None,
+        pairs=np.array(anchors)[pairs[there]],
+        cosines=cosines[there],
+        centred_cosines=centred_cosines[there],
+        gaps=gaps[there],
+        centred_gaps=centred_gaps[there],
+        gap=mean_number(gaps),
+        centred_gap=mean_number(centred_gaps),
         layer=layer,
     )

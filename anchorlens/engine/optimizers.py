@@ -46,10 +46,7 @@ class StackedOptimizer:
     """
 
     def __init__(
-        self,
-        rows: Float[Tensor, "member parameter"],
-        recipes: Sequence[TrainConfig],
-        layout: FlatLayout,
+        self, rows: Float[Tensor, "member parameter"], recipes: Sequence[TrainConfig], layout: FlatLayout
     ) -> None:
         """Begin with zero moments for these weights, which `step` changes in place.
 

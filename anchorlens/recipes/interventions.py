@@ -255,12 +255,7 @@ def read_changes(name: str, text: str | None, total: int) -> tuple[Change, ...]:
     kinds = " or ".join(PENALTIES) + ":" if name == "penalty" else ""
     form = f"{kinds}matrices{'=value' if bounds else ''}{'@step' if name in ONCE else ''}"
     form = f"{form}, {example} for example, with spaces between entries"
-    found: list[Change] = []
-    for item in _items(name, text, form):
-        one = _change(name, item, total)
-        if one is None:
-            raise ValueError(f"{name} must be {form}, got {safe_repr(item)}. Correct {name}")
-        found.append(one)
+    found = [_change(name, item, total, form) for item in _items(name, text, form)]
     if name in ONCE:
         found.sort(key=lambda one: one.when)
         if len({(one.when, one.matrices) for one in found}) < len(found):
@@ -271,16 +266,16 @@ def read_changes(name: str, text: str | None, total: int) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _change(name: str, item: str, total: int) -> Change | None:
-    """Read one entry of a field of `CHANGES`; None if it has the wrong form."""
-    bounds = CHANGES[name][1]
-    parts = _CHANGE.fullmatch(item)
+def _change(name: str, item: str, total: int, form: str) -> Change:
+    """Read one entry of a field of `CHANGES`, which must have the form that `form` describes."""
+    bounds, parts = CHANGES[name][1], _CHANGE.fullmatch(item)
+    wrong = ValueError(f"{name} must be {form}, got {safe_repr(item)}. Correct {name}")
     if parts is None:
-        return None
+        raise wrong
     kind, matrices, value, step, first, end = parts.groups()
     kinds = PENALTIES if name == "penalty" else (None,)
     if kind not in kinds or (value is None) == bool(bounds) or (step is None) == (name in ONCE):
-        return None
+        raise wrong
     number = None if value is None else float(value)
     if bounds:
         kind_of_number = int if "integer" in bounds else float

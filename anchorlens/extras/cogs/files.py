@@ -21,23 +21,13 @@ from anchorlens.texts import safe_repr
 
 PUBLISHED = "https://raw.githubusercontent.com/najoungkim/COGS/165a7b669eade971fa47bf568a2e51925360fed8/data/"
 
-
-class Content(NamedTuple):
-    """The size and digest of a file's unpacked content."""
-
-    size: int
-    """Bytes."""
-    sha256: str
-    """The SHA-256, 64 hexadecimal digits."""
-
-
 FILES = {
-    "train.tsv": Content(4_146_574, "220b3804b562c0156ee986eff1bdd15c27e52142549362a64f57baf86e304c78"),
-    "dev.tsv": Content(522_121, "ab66388a309c7ac1ad210c781a6a0ce12281a9ef24619a12422a752cef61bc21"),
-    "test.tsv": Content(521_111, "68f8e51e9f6d9cd22d64efe68dd21d7ea5ba327e9a2359481030161aea757035"),
-    "gen.tsv": Content(5_532_102, "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361"),
+    "train.tsv": (4_146_574, "220b3804b562c0156ee986eff1bdd15c27e52142549362a64f57baf86e304c78"),
+    "dev.tsv": (522_121, "ab66388a309c7ac1ad210c781a6a0ce12281a9ef24619a12422a752cef61bc21"),
+    "test.tsv": (521_111, "68f8e51e9f6d9cd22d64efe68dd21d7ea5ba327e9a2359481030161aea757035"),
+    "gen.tsv": (5_532_102, "d013d9eee0bafc153f8decc85f42814ac97260f84964d980e1e2b84577b82361"),
 }
-"""A map from the name of each published file to its content."""
+"""A map from the name of each published file to the size in bytes and the SHA-256 of its content."""
 _LINE_ENDS = 2**15
 """The bytes that Windows line ends and a byte order mark may add: no file has as many lines."""
 _GZIP = 2**16
@@ -117,11 +107,11 @@ def _fetched(url: str) -> Path:
     import torch.hub  # late, since torch is slow
 
     cache = user_cache("cogs")
-    for name, content in FILES.items():
+    for name, (_, sha256) in FILES.items():
         file = cache / name
         try:
-            if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != content.sha256:
-                torch.hub.download_url_to_file(url + name, str(file), content.sha256, progress=False)
+            if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+                torch.hub.download_url_to_file(url + name, str(file), sha256, progress=False)
         except Exception as error:  # of the network or the disk, or for other content
             why = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(

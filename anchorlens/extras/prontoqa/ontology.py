@@ -90,13 +90,11 @@ def official(hops: int, rng: random.Random, order: Order = "postorder") -> Item:
     """
     check_number("hops", hops, minimum=1, maximum=MOST_HOPS["official"], integer=True)
     check_choice("order", order, get_args(Order))
-    chain = []
-    walk = None
-    distractor = ""
-    while walk is None:
+    while True:
         *concepts, distractor = rng.sample(CONCEPTS, len(CONCEPTS))
         chain = _chain(concepts, hops, rng)
-        walk = _walk(chain, hops, rng)
+        if walk := _walk(chain, hops, rng):
+            break
     start, asked = walk
     rules = _rules(chain, rng)
     if order == "preorder":

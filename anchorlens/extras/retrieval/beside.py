@@ -39,6 +39,7 @@ class LookedUp:
     """The fraction for pairs that are never trained."""
 
 
+@dataclass(eq=False, repr=False)
 class RetrievingModel:
     """The result of `with_retrieval`: a model for `task.evaluate` that returns logits at the last position.
 
@@ -50,23 +51,17 @@ class RetrievingModel:
         n_stored: the number of stored training sequences.
     """
 
-    def __init__(
-        self,
-        model: HookedTransformer,
-        task: AnchorTask,
-        place: Place,
-        places: tuple[Place, ...],
-        activations: Float[np.ndarray, "stored d"],
-        answers: Int[np.ndarray, " stored"],
-    ) -> None:
-        """Store activations and answers; `with_retrieval` makes the call."""
-        self.model = model
-        self.task = task
-        self.place = place
-        self.places = places
-        self.n_stored = len(answers)
-        self.cfg = model.cfg  # `evaluate` checks that vocabulary and context fit the task
-        self._index, self._answers = neighbours(activations), answers
+    model: HookedTransformer
+    task: AnchorTask
+    place: Place
+    places: tuple[Place, ...]
+    _activations: Float[np.ndarray, "stored d"]
+    _answers: Int[np.ndarray, " stored"]
+
+    def __post_init__(self) -> None:
+        """Index the activations; `with_retrieval` makes the call."""
+        self.n_stored, self._index = len(self._answers), neighbours(self._activations)
+        self.cfg = self.model.cfg  # `evaluate` checks that vocabulary and context fit the task
 
     def __call__(self, tokens: Int[Tensor, "batch pos"], /) -> Float[Tensor, "batch one d_vocab"]:
         """Compute the model's logits at the last position, [batch, 1, d_vocab].
@@ -192,7 +187,8 @@ def with_retrieval(
     task = check_inputs(model, task)
     check_number("max_stored", max_stored, minimum=8, limit=MOST_STORED, integer=True)
     layers = range(model.cfg.n_layers) if layer is None else [check_layer(model, layer)]
-    there = hooks_of(model)
+    beside = getattr(model.cfg, "parallel_attn_mlp", False) or getattr(model.cfg, "attn_only", False)
+    there = tuple(name for name in HOOKS if not (beside and name == hooks.RESID_MID))
     if hook is not None:
         check_choice("hook", hook, there)
     rng = generator(seed, "probe")
@@ -216,12 +212,6 @@ def with_retrieval(
     places = tuple(measured_place(*place, activations[place], answers, parts) for place in wanted)
     best = max(places, key=lambda place: place.score)  # the first of equal ones
     return RetrievingModel(model, task, best, places, activations[best.layer, best.hook], answers)
-
-
-def hooks_of(model: HookedTransformer) -> tuple[str, ...]:
-    """Return the hooks of `HOOKS` that a model has (`resid_mid` only if the MLP follows the attention)."""
-    beside = getattr(model.cfg, "parallel_attn_mlp", False) or getattr(model.cfg, "attn_only", False)
-    return tuple(hook for hook in HOOKS if not (beside and hook == hooks.RESID_MID))
 
 
 def as_array(values: Tensor) -> Float[np.ndarray, "row d"]:

@@ -34,7 +34,6 @@ LONGEST = 9 + 48
 COPIES = 0.1
 """The fraction of training examples that are copies of the bare command (its composites are OOD), as
 published."""
-_PRIMITIVE = {"turn_left": "turn left", "jump": "jump"}
 _SIMPLE_SHARE = 0.2
 METRICS = word_metrics(
     meanings=(
@@ -97,12 +96,11 @@ class ScanTask(WordTask):
     def splits(self) -> Mapping[str, Examples]:
         """A map from `id`, `ood` and `train` to their examples, with each command once."""
         commands = np.array(list(all_commands()))
-        if self.split == "simple":
+        if (bare := self.primitive) is None:
             left_out = at_random(len(commands), _SIMPLE_SHARE, self.split_seed)
         else:
-            bare = _PRIMITIVE[self.split]
             left_out = np.array([bare in command and command != bare for command in commands])
-        rest = np.flatnonzero(~left_out & (commands != self.primitive))
+        rest = np.flatnonzero(~left_out & (commands != bare))
         held_out = generator(self.split_seed, "data", 2).permutation(rest)[: self.n_held_out]
         every = Examples(list(all_commands()), list(all_commands().values()))
         return {name: every[rows] for name, rows in split_rows(left_out, held_out).items()}
@@ -110,7 +108,7 @@ class ScanTask(WordTask):
     @property
     def primitive(self) -> str | None:
         """The bare command of which training has extra copies, or `None` in the simple split."""
-        return _PRIMITIVE.get(self.split)
+        return None if self.split == "simple" else self.split.replace("_", " ")
 
     def training_examples(self, n: int, rng: np.random.Generator) -> Examples:
         """Draw `n` training examples.

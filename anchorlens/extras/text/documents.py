@@ -88,8 +88,6 @@ def sizes(corpus: str, data: str = "") -> dict[str, int]:
     """
     if corpus == FILES:
         return {name: path.stat().st_size for name, path in distinct_files(data).items()}
-    if corpus == CODE:
-        return {_name(path): path.stat().st_size for path in _library()}
     n_bytes: Counter[str] = Counter()
     for source, pieces in documents(corpus):
         n_bytes[source] += sum(map(len, pieces))

@@ -13,7 +13,7 @@ from anchorlens.configuration import check_number
 from anchorlens.probes.shared.checks import check_count, token_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.anchor_functions import anchor_pair
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials, choose
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
@@ -132,7 +132,7 @@ def at_trained_places(
     allowed = task.splits.allowed("train")
     there = task.positions[allowed.any(axis=0)]
     positions = there[rng.integers(0, len(there), len(pairs))]
-    keys = choose(rng, task.keys, allowed, positions)
+    keys = task.splits.some_keys(rng, allowed, positions)
     return task.place(Trials(pairs, keys, positions), task.noise(len(pairs), rng))
 
 

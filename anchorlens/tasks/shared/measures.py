@@ -125,10 +125,7 @@ class Metric:
 
 
 def phase_metrics(
-    *,
-    meanings: tuple[str, str, str],
-    asks: tuple[str, str, str],
-    score: str = "accuracy",
+    *, meanings: tuple[str, str, str], asks: tuple[str, str, str], score: str = "accuracy"
 ) -> tuple[Metric, Metric, Metric]:
     """Return the metrics of train, ID and OOD accuracy, which define the phases.
 

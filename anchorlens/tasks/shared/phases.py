@@ -327,11 +327,7 @@ def learnt_by_definition(
     if standard_errors is None or phase.cause == "training data unknown":
         return phase
     near = _near(measured, dict.fromkeys(values, thresholds["ID"]), standard_errors, train_source)
-    deciding = [
-        "train",
-        *(["ID"] if unfit is None else []),
-        *(["mirrored"] if phase.solution in LEARNT[:2] else []),
-    ]
+    deciding = ["train", *["ID"] * (unfit is None), *["mirrored"] * (phase.solution in LEARNT[:2])]
     if found := [near[name] for name in deciding if name in near]:
         return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
     return phase

@@ -72,23 +72,6 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
     return ordered
 
 
-def value_of(anchors: Mapping[int, AnchorFunction], anchor: int, x: int) -> int:
-    """Return g(x; anchor), the result of an anchor's tabulated function for the value x.
-
-    Raises:
-        ValueError: If the anchor is unknown, or its table does not contain the value.
-    """
-    function = anchors.get(anchor)
-    if isinstance(function, int):
-        return x + function
-    if not isinstance(function, Mapping) or x not in function:
-        raise ValueError(
-            f"anchor must be one of {safe_repr(list(anchors))} and x a value that the task reaches, got "
-            f"{safe_repr(anchor)} and {safe_repr(x)}"
-        )
-    return function[x]
-
-
 def anchor_pair(value: Any, anchors: Mapping[int, Any], chain_length: int, what: str) -> Pair:
     """Return a pair (chain) of a task's anchors as plain integers.
 
@@ -272,11 +255,6 @@ class Targets:
                 )
         self.trained = self.ruled
         self.exceptions = (np.zeros(0, np.int64),) * 3
-
-    def is_exception(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
-        """Return a boolean array [trial], true where the trained answer differs from the pair's function."""
-        places = self.rows(trials.pairs), trials.keys - self.keys[0]
-        return np.asarray(self.trained[places] != self.ruled[places])
 
     def answered_by_symmetry(self, unseen: Int[np.ndarray, " unseen"]) -> Bool[np.ndarray, "pair key"]:
         """Return a boolean table, true where another trained order of an unseen pair has the correct target.

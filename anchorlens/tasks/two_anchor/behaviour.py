@@ -255,14 +255,7 @@ def evaluate(
     return AnchorEvaluation(
         kind=task.kind,
         metrics=task.metrics,
-        measures={
-            "train": train,
-            "id": id_accuracy,
-            "ood": unseen.ood,
-            "symmetric": unseen.symmetric,
-            "commutativity": unseen.commutativity if task.commutes else None,
-            **beside,
-        },
+        measures={"train": train, "id": id_accuracy, **unseen.measures, **beside},
         in_conflict=task.in_conflict,
         **questions.about,
         options=options | {"task": task.describe()} | ({} if half is None else {"half": half}),
@@ -283,9 +276,7 @@ def evaluate(
 class _Unseen(NamedTuple):
     """What is measured on unseen pairs; nothing where a task has none."""
 
-    ood: Accuracy | None = None
-    symmetric: Accuracy | None = None
-    commutativity: Accuracy | None = None
+    measures: Mapping[str, Accuracy | None] = dict.fromkeys(("ood", "symmetric", "commutativity"))
     by_symmetry: Accuracy | None = None
     deviations: Mapping[Split, dict[int, float]] = MappingProxyType({})
     pairs: tuple[PairAccuracy, ...] = ()
@@ -300,16 +291,18 @@ def _answers_on_unseen(questions: SplitEvaluator, n_noise: int) -> _Unseen:
     answers, mirrored = questions.ask(trials, n_noise), questions.ask(mirror, n_noise)
     inferential = task.targets(trials, kind="inferential")
     deviation = answers - inferential[:, None]
-    has_mirror = (trials.pairs != mirror.pairs).any(axis=1)
+    same_answer = (answers == mirrored)[(trials.pairs != mirror.pairs).any(axis=1)]
     symmetric_targets = task.targets(trials, kind="mirrored")
     mirror_is_seen = np.isin(task.pair_index(mirror.pairs), task.pair_index(task.seen_pairs))
     differs = mirror_is_seen & (symmetric_targets != inferential)
     two_ways, as_mirror = trials.take(np.flatnonzero(differs)), answers == symmetric_targets[:, None]
     counting = trials.take(np.flatnonzero(counts))
     return _Unseen(
-        ood=questions.split_accuracy("ood", deviation[counts] == 0),
-        symmetric=questions.split_accuracy("ood", as_mirror[differs]),
-        commutativity=questions.split_accuracy("ood", (answers == mirrored)[has_mirror]),
+        measures={
+            "ood": questions.split_accuracy("ood", deviation[counts] == 0),
+            "symmetric": questions.split_accuracy("ood", as_mirror[differs]),
+            "commutativity": questions.split_accuracy("ood", same_answer) if task.commutes else None,
+        },
         by_symmetry=questions.split_accuracy("ood", deviation[~counts] == 0),
         deviations={"ood": _shares(deviation[counts])} if counts.any() else {},
         pairs=tuple(questions.pair_accuracies("ood", trials, task.ood_pairs, deviation == 0)),

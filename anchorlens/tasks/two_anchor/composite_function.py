@@ -20,16 +20,7 @@ from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.two_anchor import anchor_functions as functions
 from anchorlens.tasks.two_anchor.anchor_functions import AnchorFunction, FrozenDict, Kind, Targets
-from anchorlens.tasks.two_anchor.sequences import (
-    AnchorBatch,
-    LazyDataset,
-    Pair,
-    Split,
-    Splits,
-    Trials,
-    choose,
-    placed,
-)
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, LazyDataset, Pair, Split, Splits, Trials
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
@@ -37,13 +28,8 @@ if TYPE_CHECKING:
 
 
 _LARGEST_KEY = 10_000_000
-_LONGEST_CHAIN = 1000
-_LONGEST_SEQUENCE = 100_000
-_MOST_KEYS = 100_000
-_MOST_PLACES = 10_000_000
 _MOST_TARGETS = 2_000_000
-_MOST_TRIALS = 20_000_000
-"""How large a task may be, so that its tables stay in memory."""
+"""How large a key and a task's table of targets may be, so that tables stay in memory."""
 _MOST_DIGITS = 12
 """Digits of an integer that is read from a key of a file."""
 
@@ -56,13 +42,13 @@ class CompositeFunction(TaskConfig):
     anchors: Mapping[int, AnchorFunction] = field(default_factory=lambda: dict(functions.PAPER_SHIFTS))
     """The function of each anchor token. An integer is a shift, and a mapping is a table of results. A
     callable takes one integer."""
-    chain_length: int = number(2, minimum=2, limit=_LONGEST_CHAIN)
+    chain_length: int = number(2, minimum=2, limit=1000)
     """Number of anchors per sequence, at least 2 (2 in the papers)."""
     key_min: int = number(20, minimum=0, limit=_LARGEST_KEY)
     """Smallest number token."""
     key_max: int = number(99, minimum=lambda task: task.key_min, limit=_LARGEST_KEY)
     """Largest number token (inclusive)."""
-    seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=_LONGEST_SEQUENCE)
+    seq_len: int = number(9, minimum=lambda task: task.chain_length + 1, limit=100_000)
     """Number of tokens per sequence, called n in the papers."""
     regime: Literal["reasoning", "conflict"] = "reasoning"
     """The rule that selects the unseen anchor pairs. With `reasoning`, both orders of the two largest
@@ -215,7 +201,15 @@ class CompositeFunction(TaskConfig):
         Raises:
             ValueError: If the anchor is unknown, or its table does not contain the value.
         """
-        return functions.value_of(self.anchors, anchor, x)
+        function = self.anchors.get(anchor)
+        if isinstance(function, int):
+            return x + function
+        if not isinstance(function, Mapping) or x not in function:
+            raise ValueError(
+                f"anchor must be one of {safe_repr(list(self.anchors))} and x a value that the task reaches, "
+                f"got {safe_repr(anchor)} and {safe_repr(x)}"
+            )
+        return function[x]
 
     def inferential_target(self, key: int, pair: Sequence[int]) -> int:
         """Return the composition f(x; a1, ..) = g(..g(x; a1)..), which may differ from the trained target.
@@ -255,7 +249,8 @@ class CompositeFunction(TaskConfig):
 
         The keys must be keys of the task.
         """
-        return self._targets.is_exception(trials)
+        places, tables = (self.pair_index(trials.pairs), trials.keys - self.key_min), self._targets
+        return np.asarray(tables.trained[places] != tables.ruled[places])
 
     def answered_by_symmetry(self, trials: Trials) -> Bool[np.ndarray, " trial"]:
         """Return a boolean array, true where another trained order of an unseen pair has the correct target.
@@ -297,12 +292,8 @@ class CompositeFunction(TaskConfig):
         self, pairs: Sequence[Pair], keys: Int[np.ndarray, " place"], positions: Int[np.ndarray, " place"]
     ) -> Trials:
         """Return a trial for every pair at every entry of the parallel arrays `keys` and `positions`."""
-        table = np.array(pairs, dtype=np.int64).reshape(len(pairs), self.chain_length)
-        return Trials(
-            pairs=np.repeat(table, len(keys), axis=0),
-            keys=np.tile(keys, len(pairs)),
-            positions=np.tile(positions, len(pairs)),
-        )
+        n, table = len(pairs), np.array(pairs, dtype=np.int64).reshape(-1, self.chain_length)
+        return Trials(np.repeat(table, len(keys), axis=0), np.tile(keys, n), np.tile(positions, n))
 
     def sample(self, n: int, *, split: Split = "train", seed: int = 0) -> AnchorBatch:
         """Draw `n` sequences with uniform pairs and positions, and then uniform keys among the allowed keys.
@@ -333,14 +324,18 @@ class CompositeFunction(TaskConfig):
         if not self.noise_obeys_split:
             return rng.integers(self.key_min, self.key_max + 1, (n, self.seq_len))
         where = np.arange(self.seq_len)
-        return choose(rng, self.keys, self.splits.obeys_rule(where), np.tile(where, (n, 1)))
+        return self.splits.some_keys(rng, self.splits.obeys_rule(where), np.tile(where, (n, 1)))
 
     def place(self, trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> AnchorBatch:
         """Write the key and the anchors of `trials` into a copy of the `noise` tokens."""
         import torch
 
-        tokens, targets = placed(trials, noise), self.targets(trials)  # no unseen pair has an override
-        return AnchorBatch(torch.from_numpy(tokens), torch.from_numpy(targets), trials)
+        tokens, row = noise.astype(np.int64), np.arange(len(trials))
+        tokens[row, trials.positions] = trials.keys
+        for place, anchors in enumerate(trials.pairs.T, start=1):
+            tokens[row, trials.positions + place] = anchors
+        targets = torch.from_numpy(self.targets(trials))  # no unseen pair has an override
+        return AnchorBatch(torch.from_numpy(tokens), targets, trials)
 
     @property
     def table_size(self) -> int:
@@ -390,11 +385,11 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
     """
     n_chains, n_positions = n_anchors**chain_length, seq_len - chain_length
     sizes = {
-        "keys": (n_keys, _MOST_KEYS),
-        "keys times positions": (n_keys * seq_len, _MOST_PLACES),
+        "keys": (n_keys, 100_000),
+        "keys times positions": (n_keys * seq_len, 10_000_000),
         "chains": (n_chains, functions.MOST_PAIRS),
         "chains times keys": (n_chains * n_keys, _MOST_TARGETS),
-        "chains times keys times positions": (n_chains * n_keys * n_positions, _MOST_TRIALS),
+        "chains times keys times positions": (n_chains * n_keys * n_positions, 20_000_000),
     }
     for what, (n, most) in sizes.items():
         if n > most:

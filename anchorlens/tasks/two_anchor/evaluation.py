@@ -63,12 +63,7 @@ OF_EXCEPTIONS = (
         "exceptions at trained positions, fresh noise",
         logged_as="exceptions_accuracy",
     ),
-    Metric(
-        "rules",
-        "rules",
-        "Rule accuracy",
-        "ID without exceptions, pairs trained on the composition",
-    ),
+    Metric("rules", "rules", "Rule accuracy", "ID without exceptions, pairs trained on the composition"),
     Metric(
         "broken",
         "broken",
@@ -169,8 +164,10 @@ def _holds(share: Accuracy | None) -> bool:
 
 
 def positions_figure(positions: Sequence[PositionAnswers]) -> Lines:
-    """Return the figure of accuracy by position of the key, as data."""
-    shown = _shown(positions)
+    """Return the figure of accuracy by position of the key; it omits `inferential` equal to OOD accuracy."""
+    asked = [name for name in TITLES if any(getattr(one, name) is not None for one in positions)]
+    same = all(one.inferential == one.ood for one in positions)
+    shown = [name for name in asked if not (name == "inferential" and same)]
     measured = {TITLES[name]: [getattr(one, name) for one in positions] for name in shown}
     return Lines(
         title="Answers by position of the key",
@@ -182,13 +179,6 @@ def positions_figure(positions: Sequence[PositionAnswers]) -> Lines:
         y={title: [one and one.value for one in values] for title, values in measured.items()},
         errors={title: [one and one.standard_error for one in values] for title, values in measured.items()},
     )
-
-
-def _shown(positions: Sequence[PositionAnswers]) -> list[str]:
-    """Return the measured accuracies; `inferential` is omitted if it equals OOD accuracy."""
-    asked = [name for name in TITLES if any(getattr(one, name) is not None for one in positions)]
-    same = all(one.inferential == one.ood for one in positions)
-    return [name for name in asked if not (name == "inferential" and same)]
 
 
 @documented

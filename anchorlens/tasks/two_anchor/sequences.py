@@ -62,27 +62,6 @@ class AnchorBatch(TokenBatch):
         return AnchorBatch(self.tokens[rows], self.targets[rows], self.trials.take(rows))
 
 
-def placed(trials: Trials, noise: Int[np.ndarray, "batch pos"]) -> Int[np.ndarray, "batch pos"]:
-    """Write the key and the anchors of `trials` into a copy of the noise tokens."""
-    tokens, row = noise.astype(np.int64), np.arange(len(trials))
-    tokens[row, trials.positions] = trials.keys
-    for place, anchors in enumerate(trials.pairs.T, start=1):
-        tokens[row, trials.positions + place] = anchors
-    return tokens
-
-
-def choose(
-    rng: np.random.Generator,
-    values: Int[np.ndarray, " value"],
-    allowed: Bool[np.ndarray, "value column"],
-    columns: np.ndarray,
-) -> np.ndarray:
-    """Draw a value for each entry of `columns`, uniformly among the values that `allowed` permits there."""
-    counts = allowed.sum(axis=0)
-    order = np.argsort(~allowed, axis=0, kind="stable")  # allowed values first, ascending
-    return values[order[rng.integers(0, counts[columns]), columns]]
-
-
 Split = Literal["train", "id", "ood"]
 SPLITS: tuple[Split, ...] = ("train", "id", "ood")
 
@@ -153,6 +132,14 @@ class Splits:
         """Return a boolean table [key, position], true where key x mod m differs from position i mod m."""
         return (self.keys % self.modulus)[:, None] != positions % self.modulus
 
+    def some_keys(
+        self, rng: np.random.Generator, allowed: Bool[np.ndarray, "key column"], columns: np.ndarray
+    ) -> np.ndarray:
+        """Draw a key for each entry of `columns`, uniformly among the keys that `allowed` permits there."""
+        counts = allowed.sum(axis=0)
+        order = np.argsort(~allowed, axis=0, kind="stable")  # allowed keys first, ascending
+        return self.keys[order[rng.integers(0, counts[columns]), columns]]
+
 
 DRAWN_AT_ONCE = 4_000_000
 """Tokens that are drawn at a time."""
@@ -192,7 +179,7 @@ class LazyDataset:
         """Return every sequence, and advance the random generator."""
         rng = self._rng
         positions, pairs = _some(self._positions, self._n, rng), _some(self._pairs, self._n, rng)
-        keys = choose(rng, self.task.keys, self._allowed, positions)
+        keys = self.task.splits.some_keys(rng, self._allowed, positions)
         return self.task.place(Trials(pairs, keys, positions), self.task.noise(self._n, rng))
 
     def take(self, rows: Int[np.ndarray, " row"]) -> AnchorBatch:
@@ -209,7 +196,7 @@ class LazyDataset:
             _some(self._pairs, n, rng)
         for n, here in self._chunks(rows):
             positions = _some(self._positions, n, of_positions)
-            keys = choose(rng, task.keys, self._allowed, positions)
+            keys = task.splits.some_keys(rng, self._allowed, positions)
             trials.append((_some(self._pairs, n, of_pairs)[here], keys[here], positions[here]))
         noise = [task.noise(n, rng)[here] for n, here in self._chunks(rows)]
         pairs, keys, positions = (np.concatenate(part) for part in zip(*trials, strict=True))

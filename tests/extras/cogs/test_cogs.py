@@ -20,7 +20,7 @@ from anchorlens_command import call
 from anchorlens import CogsTask, preset
 from anchorlens.configuration import field_types
 from anchorlens.extras.cogs import files
-from anchorlens.extras.cogs.files import FILES, Content, published_files
+from anchorlens.extras.cogs.files import FILES, published_files
 from anchorlens.extras.cogs.task import MEAN_LENGTH, N_TEST, STRUCTURAL, UNKNOWN
 from anchorlens.extras.shared.words import EOS, SEP
 from anchorlens.plots.from_specs import figure_of
@@ -68,7 +68,7 @@ def small(tmp_path, monkeypatch):
     folder.mkdir()
     for name in SMALL:
         (folder / name).write_bytes(content(name))
-        known = Content(len(content(name)), hashlib.sha256(content(name)).hexdigest())
+        known = len(content(name)), hashlib.sha256(content(name)).hexdigest()
         monkeypatch.setitem(FILES, name, known)
     return folder
 

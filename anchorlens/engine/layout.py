@@ -131,37 +131,30 @@ class Transformer(FlatLayout):
         self, shapes: dict[str, tuple[int, ...]], frozen: set[str]
     ) -> dict[str, tuple[int, ...]]:
         """Return the shape of each trained parameter as the forward pass reads it."""
-        d_z = self.config.n_heads * self.config.d_head
+        d_model, d_z = self.config.d_model, self.config.n_heads * self.config.d_head
         merged: dict[str, tuple[int, ...]] = {}
         for name, shape in shapes.items():
             if name in frozen or name.endswith(("_V",)) or ".experts." in name:
                 continue  # values are merged with keys, experts with one another
             if name.endswith(("W_Q", "W_K")):
-                shape = (self.config.d_model, d_z)
+                shape = (d_model, d_z)
             elif name.endswith(("b_Q", "b_K")):
                 shape = (d_z,)
             elif name.endswith("W_O"):
-                shape = (d_z, self.config.d_model)
+                shape = (d_z, d_model)
             if name.endswith("_K"):
                 name, shape = f"{name}V", (*shape[:-1], 2 * d_z)
             if name.endswith(_ROUTER):
-                merged |= self._merged_experts(name.removesuffix(_ROUTER))
+                mlp, n, d_mlp = name.removesuffix(_ROUTER), self.config.num_experts or 0, self.config.d_mlp
+                merged[f"{mlp}.W_router"] = (d_model, n)
+                merged[f"{mlp}.W_experts_in"] = (d_model, 2 * n * d_mlp)
+                merged[f"{mlp}.W_experts_out"] = (n * d_mlp, d_model)
                 continue
             merged[name] = shape
         return merged
 
-    def _merged_experts(self, mlp: str) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of a mixture's router and experts as the forward pass reads them."""
-        n = self.config.num_experts or 0
-        d_model, d_mlp = self.config.d_model, self.config.d_mlp
-        return {
-            f"{mlp}.W_router": (d_model, n),
-            f"{mlp}.W_experts_in": (d_model, 2 * n * d_mlp),
-            f"{mlp}.W_experts_out": (n * d_mlp, d_model),
-        }
-
     def _experts(self, name: str, value: Tensor) -> dict[str, Tensor]:
-        """Return an entry of `_merged_experts` by TransformerLens' names, each matrix [member, out, in]."""
+        """Return a merged router or experts by TransformerLens' names, each matrix [member, out, in]."""
         mlp, kind = name.rsplit(".", 1)
         n, d_mlp = self.config.num_experts or 0, self.config.d_mlp
         if kind == "W_router":

@@ -14,12 +14,10 @@ from anchorlens.engine.interventions import part_of_parameters
 from anchorlens.engine.layout import FlatLayout
 from anchorlens.models.config import PARTS
 from anchorlens.recipes.schedule import learning_rate, weight_decay
-from anchorlens.recipes.train_config import DECAYS
+from anchorlens.recipes.train_config import DECAYS, TrainConfig
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
-
-    from anchorlens.recipes.train_config import TrainConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """The optimizer state besides the step, by torch's names; Muon's momentum is AdamW's first moment."""

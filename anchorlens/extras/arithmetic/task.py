@@ -19,7 +19,7 @@ from anchorlens.extras.arithmetic.presets import PRESETS
 from anchorlens.extras.shared.pair_plane import by_distance, pair_plane
 from anchorlens.extras.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
 from anchorlens.randomness import generator
-from anchorlens.tasks import IGNORE, Evaluator, FigureSpec, Metric, TokenBatch, phase_metrics
+from anchorlens.tasks import IGNORE, Evaluator, FigureSpec, Metric, TokenBatch, phase_metrics, token_batch
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -240,8 +240,6 @@ class AdditionTask(SplitTask):
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data have this task's shape and vocabulary, and return the data."""
-        from anchorlens.tasks import token_batch
-
         return token_batch(
             training_set, seq_len=self.seq_len, d_vocab=self.d_vocab, every_position=not self.in_numbers
         )

@@ -14,13 +14,12 @@ from anchorlens.extras.retrieval.places import HOOKS, Place, folds, measured_pla
 from anchorlens.models import attached, device_of, hooks, measuring
 from anchorlens.probes.shared import check_inputs, check_layer
 from anchorlens.randomness import generator
-from anchorlens.tasks import LazyDataset, TrainingSet, checked_training_set, pairs_asked
+from anchorlens.tasks import AnchorTask, LazyDataset, TrainingSet, Trials, checked_training_set, pairs_asked
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
     from anchorlens.models import HookedTransformer
-    from anchorlens.tasks import AnchorTask, Trials
 
 MOST_STORED = 1_000_000
 """Largest `max_stored`."""

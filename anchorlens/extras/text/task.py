@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from anchorlens import tasks
+from anchorlens import models, tasks
 from anchorlens.configuration import check_number, documented, number
 from anchorlens.extras.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
 from anchorlens.extras.text.documents import CODE, FILES, absolute, fingerprint, python_version
@@ -290,10 +290,8 @@ def bits_per_byte(model: LogitsModel, some: Any, rows: np.ndarray) -> Iterator[n
     """
     import torch
 
-    from anchorlens.models import device_of, evaluation_mode
-
-    device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
-    with evaluation_mode(model), torch.inference_mode():
+    device = models.device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
+    with models.evaluation_mode(model), torch.inference_mode():
         for first in range(0, len(rows), AT_ONCE):
             batch = some.take(rows[first : first + AT_ONCE])
             logits = tasks.at_end(model, None)(batch.tokens.to(device))[..., : TextTask.d_vocab]

@@ -11,14 +11,12 @@ from anchorlens.configuration import Config
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.shared.batch import token_batch
 from anchorlens.tasks.shared.evaluation import Evaluation
-from anchorlens.tasks.shared.measures import Metric
+from anchorlens.tasks.shared.measures import Accuracy, Metric
 
 if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import Int
     from torch import Tensor
-
-    from anchorlens.tasks.shared.measures import Accuracy
 
 _MOST_ASKED = 20_000
 """The default number of training sequences that a final evaluation uses."""

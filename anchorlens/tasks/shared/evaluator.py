@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from anchorlens import models
 from anchorlens.configuration import article
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch, is_ragged
 from anchorlens.tasks.shared.measures import Accuracy
@@ -136,9 +137,6 @@ class Evaluator(Generic[AnyTask]):
         """
         import torch
 
-        from anchorlens.models.config import ModelConfig
-        from anchorlens.models.running import device_of
-
         check_capacity(model, task)
         self.model = model
         self.task = task
@@ -146,9 +144,9 @@ class Evaluator(Generic[AnyTask]):
         self.notes: tuple[str, ...] = ()
         self.is_new = True
         config = getattr(model, "config", None)
-        self.config = config if isinstance(config, ModelConfig) else None
+        self.config = config if isinstance(config, models.ModelConfig) else None
         self.batch_size = batch_size
-        self.device = device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
+        self.device = models.device_of(model) if isinstance(model, torch.nn.Module) else torch.device("cpu")
 
     @property
     def about(self) -> dict[str, Any]:
@@ -159,10 +157,8 @@ class Evaluator(Generic[AnyTask]):
         """Return the most probable token after each sequence."""
         import torch
 
-        from anchorlens.models.running import evaluation_mode
-
         model, answers = at_end(self.model, 1), []
-        with evaluation_mode(self.model), torch.no_grad():
+        with models.evaluation_mode(self.model), torch.no_grad():
             for chunk in tokens.split(self._n_at_once(tokens.shape[1])):
                 last = self._logits(model, chunk)[:, -1]  # [batch, d_vocab_out]
                 self.finite = self.finite and bool(last.isfinite().all())
@@ -194,7 +190,6 @@ class Evaluator(Generic[AnyTask]):
         import torch
 
         from anchorlens.models.devices import give_back_freed_memory
-        from anchorlens.models.running import evaluation_mode
 
         targets = batch.targets if batch.targets.dim() == 2 else batch.targets.unsqueeze(1)
         found = np.ones(tuple(targets.shape), dtype=bool)
@@ -203,7 +198,7 @@ class Evaluator(Generic[AnyTask]):
             lengths = (-(-lengths // _MULTIPLE) * _MULTIPLE).clamp(max=width)
         else:
             lengths = torch.full_like(lengths, width)
-        with evaluation_mode(self.model), torch.no_grad():
+        with models.evaluation_mode(self.model), torch.no_grad():
             for number, rows in enumerate(self._batches(lengths)):
                 if number % _GIVE_BACK_EVERY == 0:
                     give_back_freed_memory()
@@ -263,12 +258,10 @@ class Evaluator(Generic[AnyTask]):
         """
         import torch
 
-        from anchorlens.models.running import evaluation_mode
-
         width = min(self.task.seq_len, tokens.shape[1] + _A_FEW_MORE)
         so_far = torch.nn.functional.pad(tokens.clone(), (0, width - tokens.shape[1]))
         at, going = n_asked.clone(), torch.ones(len(tokens), dtype=torch.bool, device=tokens.device)
-        with evaluation_mode(self.model), torch.no_grad():
+        with models.evaluation_mode(self.model), torch.no_grad():
             while len(rows := (going & (at < width)).nonzero().squeeze(1)):
                 logits = self._logits(at_end(self.model, None), so_far[rows, : int(at[rows].max())])
                 of_row = torch.arange(len(rows), device=logits.device)
@@ -368,12 +361,11 @@ def check_memory(config: Any, task: Task, n_trained: int, weights: Iterable[Tens
         ValueError: If the model and its evaluation would take more than 1 GB and 8 bytes for each byte of the
             weights. The estimate is correct to a factor of two or three.
     """
-    from anchorlens.models.config import ModelConfig
     from anchorlens.models.running import BATCH_BYTES, sequence_bytes
 
     stored = sum(weight.nbytes for weight in weights)
     needed, allowed = 4 * stored + task.bytes_to_ask(n_trained), FREE_BYTES + 8 * stored
-    if isinstance(config, ModelConfig):
+    if isinstance(config, models.ModelConfig):
         layer = _LAYER_BYTES * (1 + (config.num_experts or 0) / 2) + config.n_ctx**2  # with its causal mask
         one = sequence_bytes(config, task.seq_len)
         needed += config.n_layers * layer + 4 * config.n_ctx**2 + max(one, min(BATCH_BYTES, 1024 * one))

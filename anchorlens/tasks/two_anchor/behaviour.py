@@ -386,8 +386,7 @@ def quick_accuracies(
     accuracies: dict[str, float | None] = {"train_accuracy": train.value}
     for split in ("id", "ood"):
         trials = questions.trials(split)
-        targets = task.targets(trials, kind="inferential" if split == "ood" else "trained")
-        right = questions.ask(trials, 1)[:, 0] == targets if len(trials) else np.zeros(0, dtype=bool)
+        right = questions.ask(trials, 1)[:, 0] == task.targets(trials) if len(trials) else np.zeros(0, bool)
         if split == "ood":
             right = right[~task.answered_by_symmetry(trials)]
         accuracies[f"{split}_accuracy"] = float(right.mean()) if len(right) else None

@@ -13,14 +13,13 @@ from anchorlens.tasks.two_anchor import behaviour, evaluation
 from anchorlens.tasks.two_anchor.anchor_functions import formula
 from anchorlens.tasks.two_anchor.composite_function import CompositeFunction
 from anchorlens.tasks.two_anchor.evaluation import MAX_TRAIN, MAX_TRIALS, N_NOISE, QUICK_TRAIN, QUICK_TRIALS
-from anchorlens.tasks.two_anchor.sequences import DRAWN_AT_ONCE, Pair
+from anchorlens.tasks.two_anchor.sequences import DRAWN_AT_ONCE, LazyDataset, Pair
 
 if TYPE_CHECKING:
     from jaxtyping import Int
     from torch import Tensor
 
     from anchorlens.tasks.shared.batch import TokenBatch
-    from anchorlens.tasks.two_anchor.sequences import LazyDataset
 
 
 _MOST_IN_WORDS = 100

@@ -56,7 +56,8 @@ def rows(n=40):
         }
 
 
-def test_the_report_has_what_the_plan_names(capsys):
+def test_the_report_has_what_the_plan_names(monkeypatch, capsys):
+    monkeypatch.setattr(pair_groups, "N_RESAMPLES", 50)
     known = [*rows(), {**next(rows()), "label": "Phase 1", "groups 0": None}]
     measured = pair_groups.measured(known)
     assert len(measured) == 40

@@ -23,6 +23,7 @@ from .settings import Settings as Settings
 from .tables import TABLES as TABLES
 from .tables import table_of_rows as table_of_rows
 from .tables import write_rows as write_rows
+from .training_data import read_training_data as read_training_data
 from .wrapped import KEYS as KEYS
 from .wrapped import models_in as models_in
 from .wrapped import tables_in as tables_in

@@ -181,8 +181,9 @@ def of_several(function: Callable[Concatenate[Any, P], R]) -> _OfSeveral[P, R]:
 
 
 HINT = (
-    ". A probe of heads or MLPs needs a HookedTransformer. Use hooked_from(gpt) for a nanoGPT, a minGPT or a "
-    "GPT-2 of Hugging Face, and classify(model, training_set=(x, y)) for any other module"
+    ". A probe of heads or MLPs needs a HookedTransformer. Use hooked_from(gpt) for a GPT-2, "
+    "hooked_from(module, names={...}) for another transformer, and classify(model, training_set=(x, y)) for "
+    "any module"
 )
 """The hint for a plain GPT where a HookedTransformer is needed."""
 WHAT_HOLDS_A_MODEL = (

@@ -51,7 +51,9 @@ from .two_anchor.task import AnchorTask as AnchorTask
 # What products use; outsiders have no promise about it.
 from .shared.batch import token_batch as token_batch
 from .shared.evaluator import check_memory as check_memory
+from .shared.evaluator import logits_in as logits_in
 from .shared.phases import FEWEST_TRAINED as FEWEST_TRAINED
+from .shared.training_data_task import TrainingDataTask as TrainingDataTask
 from .two_anchor.anchor_functions import COMPLEXITY_SHIFTS as COMPLEXITY_SHIFTS
 from .two_anchor.anchor_functions import CONFLICT_SHIFT as CONFLICT_SHIFT
 from .two_anchor.anchor_functions import PAPER_SHIFTS as PAPER_SHIFTS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,11 @@ _MOST_NAMED = 1000
 """The largest number of characters of the fields in a note."""
 BUFFERS = (".attn.mask", ".attn.IGNORE", ".attn.rotary_sin", ".attn.rotary_cos")
 """The ends of the names of a HookedTransformer's tensors that are not parameters."""
+WAYS = (
+    "--model FILE.py:build with --train-data DATA on the command line, or with the module in Python "
+    "classify(module, training_set=(x, y)), evaluate(module, task) or hooked_from(module, names=...)"
+)
+"""The ways to measure a model whose weights have names of their own."""
 _NOT_ARCHITECTURE = (
     *("model_name", "tokenizer_name", "tokenizer_prepends_bos", "trust_remote_code", "default_prepend_bos"),
     *("from_checkpoint", "checkpoint_index", "checkpoint_label_type", "checkpoint_value", "n_params"),
@@ -33,44 +38,40 @@ _NOT_ARCHITECTURE = (
 """The fields of a HookedTransformerConfig that do not affect what the model computes."""
 
 
-class StateDict:
-    """An imported state dict, from which every tensor must be taken by name."""
+def taken(
+    tensors: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]], buffers: tuple[str, ...] = BUFFERS
+) -> dict[str, Tensor]:
+    """Return the tensors of these names and shapes, which must be all except buffers.
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._left = dict(tensors)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._left
-
-    def take(self, name: str, *shape: int) -> Tensor:
-        """Take one tensor of the given shape.
-
-        Raises:
-            ValueError: If the tensor is missing, has another shape, or does not hold floats.
-        """
-        if name not in self._left:
+    Raises:
+        ValueError: If a tensor is missing, has another shape or does not hold floats, or another is no
+            buffer.
+    """
+    for name, shape in shapes.items():
+        if name not in tensors:
             raise ValueError(f"{name} is missing")
-        tensor = self._left.pop(name)
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f"{name} must have shape {list(shape)}, got {list(tensor.shape)}. Correct it")
+        tensor = tensors[name]
+        if list(tensor.shape) != [*shape]:
+            raise ValueError(f"{name} must have shape {[*shape]}, got {list(tensor.shape)}. Correct it")
         if not tensor.dtype.is_floating_point:
             raise ValueError(
                 f"{name} must hold floating point numbers, got {tensor.dtype}. Save the tensor as floats"
             )
-        return tensor
+    check_known((name for name in tensors if name not in shapes), buffers)
+    return {name: tensors[name] for name in shapes}
 
-    def finish(self, buffers: tuple[str, ...] = ()) -> None:
-        """Check that the remaining tensors are buffers, recognised by the ends of their names.
 
-        Raises:
-            ValueError: If a remaining tensor is not a buffer.
-        """
-        for name in self._left:
-            if not name.endswith(buffers):
-                raise ValueError(
-                    "every weight must be a parameter of an architecture that anchorlens can read, got "
-                    f"{safe_repr(name)}. Correct the configuration, or save a supported model"
-                )
+def check_known(others: Iterable[str], buffers: tuple[str, ...] = BUFFERS) -> None:
+    """Check that the names of tensors that are no parameters are those of buffers, by their ends.
+
+    Raises:
+        ValueError: If a name is that of another tensor.
+    """
+    if unknown := [name for name in others if not name.endswith(buffers)]:
+        raise ValueError(
+            "every weight must be a parameter of an architecture that anchorlens can read, got "
+            f"{safe_repr(unknown[0])}. Correct the configuration, or give the class: {WAYS}"
+        )
 
 
 def shape_of(tensors: Mapping[str, Tensor], name: str, n_dims: int) -> torch.Size:
@@ -236,9 +237,7 @@ def model_of(cfg: Mapping[str, Any], weights: Mapping[str, Tensor]) -> HookedTra
         raise ValueError(
             f"the configuration must be a valid HookedTransformerConfig, got an error: {error}. Correct it"
         ) from None
-    state = StateDict(weights)
-    values, _ = in_one_precision({name: state.take(name, *shape) for name, shape in shapes.items()})
-    state.finish(BUFFERS)
+    values, _ = in_one_precision(taken(weights, shapes))
     model = empty_transformer(**fields, dtype=next(iter(values.values())).dtype).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():

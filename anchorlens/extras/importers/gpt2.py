@@ -16,25 +16,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from einops import rearrange
 from torch import Tensor
 
 from anchorlens.extras.importers.checkpoints import (
-    StateDict,
     broken_rule,
     check_sizes,
     config_beside,
     imported,
     not_used,
-    shape_of,
+    taken,
 )
+from anchorlens.extras.importers.hooked_transformer import sizes_of
+from anchorlens.extras.importers.name_map import of_modules, weights_of
 from anchorlens.extras.importers.vocabulary import vocabulary_of
 from anchorlens.files import LoadedModel, Settings, Source, state_dict
-from anchorlens.models import ModelConfig
+from anchorlens.models import ModelConfig, parameter_shapes
 from anchorlens.safe import CheckpointError, reading
 
-BUFFERS = (".attn.bias", ".attn.masked_bias")
+_BUFFERS = (".attn.bias", ".attn.masked_bias")
 FIRST = "h.0.attn.c_attn.weight"
 """The weight that identifies a GPT-2; its shape tells whether the model uses Linear or Conv1D."""
 _FILES = ("model.safetensors", "pytorch_model.bin")
@@ -57,6 +56,16 @@ _OF_HUGGING_FACE = {**_SIZES, "n_positions": "n_ctx", "n_inner": "d_mlp"}
 _OF_NANOGPT = {**_SIZES, "block_size": "n_ctx"}
 """The names of sizes in each format, and ours."""
 _READ = (*_OF_HUGGING_FACE, *_ALLOWED)
+_MODULES = {
+    "ln_final.w": "ln_f",
+    **{f"blocks.{{l}}.attn.W_{x}": "h.{l}.attn.c_attn" for x in "QKV"},
+    "blocks.{l}.attn.W_O": "h.{l}.attn.c_proj",
+    "blocks.{l}.mlp.W_in": "h.{l}.mlp.c_fc",
+    "blocks.{l}.mlp.W_out": "h.{l}.mlp.c_proj",
+    "blocks.{l}.ln1.w": "h.{l}.ln_1",
+    "blocks.{l}.ln2.w": "h.{l}.ln_2",
+}
+"""The matrices of a HookedTransformer, and the modules of a GPT-2."""
 
 
 def gpt2_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -76,101 +85,52 @@ def is_of_linears(tensors: Mapping[str, Tensor]) -> bool | None:
     return None if len(shape) != 2 else shape[0] == 3 * shape[1]
 
 
-def gpt2_weights(
-    tensors: Mapping[str, Tensor], config: ModelConfig, *, tied: bool | None = None
-) -> dict[str, Tensor]:
-    """Convert the weights into a HookedTransformer's parameters.
+def gpt2_map(named: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return the map of the names of a GPT-2 with the biases and the unembedding that it has.
+
+    In a model of `Linear` layers, all biases may be missing.
+    """
+    linears = bool(is_of_linears(named))
+    return {
+        "embed.W_E": {"name": "wte.weight", "transpose": False},
+        "pos_embed.W_pos": {"name": "wpe.weight", "transpose": False},
+        "unembed.W_U": {
+            "name": "lm_head.weight" if "lm_head.weight" in named else "wte.weight",
+            "transpose": True,
+        },
+        **of_modules(_MODULES, transpose=linears, biased=not linears or "h.0.attn.c_attn.bias" in named),
+    }
+
+
+def gpt2_model(
+    tensors: Mapping[str, Tensor], n_heads: object, act_fn: Any, *, tied: bool | None = None
+) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Convert a state dict into a configuration and a HookedTransformer's parameters.
 
     Args:
-        tensors: the state dict. In a model of `Linear` layers, all biases may be missing. Missing biases are
-            zeros.
-        config: the configuration with the sizes of the model.
+        tensors: the state dict.
+        n_heads: the number of heads.
+        act_fn: the activation function.
         tied: True if the unembedding must be the token embedding, False if the unembedding must be in
             `tensors`, and None if both are allowed.
 
     Raises:
-        ValueError: If a weight is missing, unknown or of the wrong shape.
+        ValueError: If a weight is missing, unknown or of the wrong shape, or the number of heads does not
+            divide the width.
     """
-    state, linears = StateDict(gpt2_names(tensors)), bool(is_of_linears(tensors))
-    biased = not linears or "h.0.attn.c_attn.bias" in state
-    heads = config.n_heads
-    d_model = config.d_model
-    d_mlp = config.d_mlp
-    d_z = heads * config.d_head
-    embedding = unembedding = state.take("wte.weight", config.d_vocab, d_model)
-    if tied is False or "lm_head.weight" in state:
-        unembedding = state.take("lm_head.weight", config.d_vocab, d_model)
-    if tied is False and unembedding is embedding:
-        raise ValueError("wte.weight is missing")
-    if tied and not torch.equal(embedding.nan_to_num(), unembedding.nan_to_num()):
+    named = gpt2_names(tensors)
+    stored = {name.removeprefix("transformer.") for name in tensors}
+    if tied is False and (missing := {"lm_head.weight", "wte.weight"} - stored):
+        raise ValueError(f"{min(missing)} is missing")
+    found = weights_of(named, gpt2_map(named), n_heads, buffers=_BUFFERS)
+    config = ModelConfig(variant="gpt2", act_fn=act_fn, gamma=None, **sizes_of(found))
+    weights = taken(found, parameter_shapes(config))
+    if tied and not weights["embed.W_E"].nan_to_num().equal(weights["unembed.W_U"].T.nan_to_num()):
         raise ValueError(
             "lm_head.weight must equal wte.weight for the tied embeddings of config.json, got other values. "
             "Correct tie_word_embeddings in config.json"
         )
-
-    def matrix(name: str, d_in: int, d_out: int) -> Tensor:
-        return state.take(name, d_out, d_in).T if linears else state.take(name, d_in, d_out)
-
-    def bias(name: str, size: int) -> Tensor:
-        return state.take(name, size) if biased else embedding.new_zeros(size)
-
-    weights = {
-        "embed.W_E": embedding,
-        "pos_embed.W_pos": state.take("wpe.weight", config.n_ctx, d_model),
-        "unembed.W_U": unembedding.T,
-        "unembed.b_U": unembedding.new_zeros(config.d_vocab),
-        "ln_final.w": state.take("ln_f.weight", d_model),
-        "ln_final.b": bias("ln_f.bias", d_model),
-    }
-    for layer in range(config.n_layers):
-        h, block = f"h.{layer}", {}
-        matrices = matrix(f"{h}.attn.c_attn.weight", d_model, 3 * d_z).split(d_z, dim=1)
-        biases = bias(f"{h}.attn.c_attn.bias", 3 * d_z).split(d_z)
-        for x, values, offsets in zip("QKV", matrices, biases, strict=True):
-            block[f"attn.W_{x}"] = rearrange(values, "m (h d) -> h m d", h=heads)
-            block[f"attn.b_{x}"] = rearrange(offsets, "(h d) -> h d", h=heads)
-        w_o = matrix(f"{h}.attn.c_proj.weight", d_z, d_model)
-        block["attn.W_O"] = rearrange(w_o, "(h d) m -> h d m", h=heads)
-        block["attn.b_O"] = bias(f"{h}.attn.c_proj.bias", d_model)
-        block["mlp.W_in"] = matrix(f"{h}.mlp.c_fc.weight", d_model, d_mlp)
-        block["mlp.b_in"] = bias(f"{h}.mlp.c_fc.bias", d_mlp)
-        block["mlp.W_out"] = matrix(f"{h}.mlp.c_proj.weight", d_mlp, d_model)
-        block["mlp.b_out"] = bias(f"{h}.mlp.c_proj.bias", d_model)
-        for ours, norm in (("ln1", "ln_1"), ("ln2", "ln_2")):
-            block[f"{ours}.w"] = state.take(f"{h}.{norm}.weight", d_model)
-            block[f"{ours}.b"] = bias(f"{h}.{norm}.bias", d_model)
-        weights |= {f"blocks.{layer}.{name}": weight for name, weight in block.items()}
-    state.finish(BUFFERS)
-    return weights
-
-
-def gpt2_config(tensors: Mapping[str, Tensor], n_heads: object, act_fn: str | None) -> ModelConfig:
-    """Derive the sizes of a GPT-2 from the shapes of its weights and the number of its heads.
-
-    Raises:
-        ValueError: If a matrix is missing, or the number of heads does not divide the width.
-    """
-    named = gpt2_names(tensors)
-    d_vocab, d_model = shape_of(named, "wte.weight", 2)
-    layers = {name.split(".")[1] for name in named if name.startswith("h.") and name.count(".") > 2}
-    checked = ModelConfig(n_heads=n_heads, d_model=d_model)  # pyright: ignore[reportArgumentType]
-    if d_model % checked.n_heads:
-        raise ValueError(
-            f"n_head must divide the width {d_model}, got {checked.n_heads}. Correct n_head in the "
-            "configuration"
-        )
-    return ModelConfig(
-        variant="gpt2",
-        act_fn=act_fn,  # pyright: ignore[reportArgumentType]
-        gamma=None,
-        n_layers=len(layers),
-        n_heads=checked.n_heads,
-        d_model=d_model,
-        d_head=d_model // checked.n_heads,
-        d_mlp=max(shape_of(named, "h.0.mlp.c_fc.weight", 2)[1 - int(bool(is_of_linears(tensors)))], 1),
-        d_vocab=d_vocab,
-        n_ctx=shape_of(named, "wpe.weight", 2)[0],
-    )
+    return config, weights
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
@@ -224,11 +184,10 @@ def _read_hugging_face(source: Source) -> LoadedModel:
             raise ValueError(f"{rule}. Use another model")
         activation = values.get("activation_function", "gelu_new")
         tied = values.get("tie_word_embeddings", True)
-        config = gpt2_config(source.tensors, values.get("n_head"), activation)
+        config, weights = gpt2_model(source.tensors, values.get("n_head"), activation, tied=tied)
         d_mlp = values.get("n_inner") or 4 * config.d_model
         check_sizes({**values, "n_inner": d_mlp}, _sizes(config, _OF_HUGGING_FACE), "config.json")
     notes += not_used(theirs, _READ)
-    weights = gpt2_weights(source.tensors, config, tied=tied)
     return imported("Hugging Face GPT-2", config, task, weights, notes=notes, vocabulary=vocabulary)
 
 
@@ -255,7 +214,8 @@ def _read_nano(source: Source) -> LoadedModel:
     stated = [str(args[name]).lower() for name in _ACTIVATIONS if name in args]
     if "act_fn" not in told and not stated:
         notes.append("the activation is not in a nanoGPT file: act_fn gelu is assumed")
-    config = gpt2_config(source.tensors, n_heads, told.get("act_fn", *stated[:1] or ["gelu"]))
+    act_fn = told.get("act_fn", *stated[:1] or ["gelu"])
+    config, weights = gpt2_model(source.tensors, n_heads, act_fn)
     check_sizes(args, _sizes(config, _OF_NANOGPT), "model_args or another table")
     check_sizes(told, {name: getattr(config, name, None) for name in told}, "the table [model]")
     whole = Settings(source.file, {**_table(source.content, "config"), **args})
@@ -265,7 +225,7 @@ def _read_nano(source: Source) -> LoadedModel:
         "nanoGPT",
         config,
         source.named_task,
-        gpt2_weights(source.tensors, config),
+        weights,
         vocabulary=vocabulary_of(source.config),
         notes=notes,
         step=step if type(step) is int and 0 <= step < 10**12 else None,

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.importers.checkpoints import (
-    BUFFERS,
-    StateDict,
+    WAYS,
     architecture_fields,
     broken_rule,
     check_sizes,
@@ -28,6 +27,7 @@ from anchorlens.extras.importers.checkpoints import (
     not_used,
     papers_task,
     shape_of,
+    taken,
 )
 from anchorlens.extras.importers.vocabulary import in_order_of, vocabulary_of
 from anchorlens.files import LoadedModel, Settings, Source, state_dict
@@ -61,6 +61,8 @@ _REQUIRED = (
     *("use_attn_scale", "parallel_attn_mlp", "scale_attn_by_inverse_layer_idx", "use_local_attn"),
 )
 """The fields of every HookedTransformerConfig that weights do not determine."""
+ASSUMED = {name: _OURS[name][0] for name in _REQUIRED if name in _OURS and name != "act_fn"}
+"""The values of those fields in a HookedTransformerConfig that is made without them."""
 _FOLDED = "the weights have no norms: they are assumed to be folded into other weights"
 _FIELDS = {field.name for field in dataclasses.fields(ModelConfig)}
 
@@ -85,7 +87,7 @@ def read(source: Source) -> LoadedModel:
     if not (has_tables or is_assumed):
         _check_whole(config.values, _REQUIRED)
     with reading(config.path, "it does not describe this model"):
-        sizes = _sizes(tensors)
+        sizes = sizes_of(tensors)
         if has_tables or is_assumed:
             ours, train = _our_tables(config.values, sizes)
             notes = [f"its training set is the one that {config.path} describes"] if train else []
@@ -128,8 +130,7 @@ def _check_names(tensors: Mapping[str, Tensor]) -> None:
         others.append(f"embed.W_E with the transposed shape {list(shapes[0])}")
     if others:
         raise ValueError(
-            f"every weight must be a weight of a HookedTransformer, got {others[0]}. Use evaluate(model, "
-            "task) with the model itself, or give the probes a HookedTransformer with its weights"
+            f"every weight must be a weight of a HookedTransformer, got {others[0]}. Give the class: {WAYS}"
         )
 
 
@@ -143,9 +144,7 @@ def _checkpoint(
         full = tensors["embed.W_E"].new_full
         tensors = tensors | {name: full(shape, without_a_draw(name)) for name, shape in norms.items()}
         notes = [*notes, _FOLDED]
-    state = StateDict(tensors)
-    weights = {name: state.take(name, *shape) for name, shape in wanted.items()}
-    state.finish(BUFFERS)
+    weights = taken(tensors, wanted)
     given = {"vocabulary": vocabulary_of(source.config), "train_config": train}
     return imported(KIND, ours, source.named_task, weights, notes=notes, **given)
 
@@ -172,7 +171,7 @@ def _has_norms(tensors: Mapping[str, Tensor]) -> bool:
     return any(name.endswith(("ln1.w", "ln1.b", "ln_final.w", "ln_final.b")) for name in tensors)
 
 
-def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+def sizes_of(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """Derive the sizes from the shapes of the weights."""
     d_vocab, d_model = shape_of(tensors, "embed.W_E", 2)
     layers = {match[1] for name in tensors if (match := re.match(r"blocks\.(\d{1,9})\.", name))}

@@ -12,14 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from einops import rearrange
-from torch import Tensor
-
 from anchorlens.configuration import check_choice, check_number
-from anchorlens.extras.importers.checkpoints import StateDict, config_beside, imported, not_used
+from anchorlens.extras.importers.checkpoints import config_beside, imported, not_used, taken
+from anchorlens.extras.importers.name_map import of_modules, weights_of
 from anchorlens.extras.importers.released_task import trained
 from anchorlens.files import LoadedModel, Settings, Source, state_dict
-from anchorlens.models import PARTS, ModelConfig
+from anchorlens.models import PARTS, ModelConfig, parameter_shapes
 from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
 
@@ -33,6 +31,23 @@ _SHAPES = {
     "d_mlp": "d_feedforward",
     "d_vocab": "vocab_size",
     "n_ctx": "max_pos",
+}
+_ATTENTION, _MLP = "decoder.layers.{l}.dec_self_attn", "decoder.layers.{l}.pos_ffn"
+_MODULES = {
+    "unembed.W_U": "projection",
+    "ln_final.w": "layernorm",
+    **{f"blocks.{{l}}.attn.W_{x}": f"{_ATTENTION}.W_{x}" for x in "QKV"},
+    "blocks.{l}.attn.W_O": f"{_ATTENTION}.fc",
+    "blocks.{l}.mlp.W_in": f"{_MLP}.fc.0",
+    "blocks.{l}.mlp.W_out": f"{_MLP}.fc.2",
+    "blocks.{l}.ln1.w": f"{_ATTENTION}.layernorm",
+    "blocks.{l}.ln2.w": f"{_MLP}.layernorm",
+}
+"""The matrices of a HookedTransformer, and the modules of the released code."""
+_NAMES = {
+    "embed.W_E": "embedding.tgt_emb.weight",
+    "pos_embed.W_pos": "embedding.pos_emb.weight",
+    **of_modules(_MODULES, transpose=True),
 }
 
 
@@ -83,9 +98,10 @@ def read(source: Source) -> LoadedModel:
         if name not in used - {"data_size"} and _is_plain(value)
     }
     notes += not_used(theirs, used)
-    weights = _weights(StateDict(source.tensors), config)
-    found = {"step": step, "metrics": {"recipe": recipe}, "overlap": run.overlap}
-    return imported("released code", config, run.task, weights, notes=notes, **found)
+    found = weights_of(source.tensors, _NAMES, config.n_heads)
+    weights = taken(found, parameter_shapes(config))
+    about = {"step": step, "metrics": {"recipe": recipe}, "overlap": run.overlap}
+    return imported("released code", config, run.task, weights, notes=notes, **about)
 
 
 def _model(theirs: Mapping[str, Any]) -> ModelConfig:
@@ -102,43 +118,6 @@ def _model(theirs: Mapping[str, Any]) -> ModelConfig:
     common = gammas["gamma_embedding"]
     own: dict[str, Any] = {name: None if gamma == common else gamma for name, gamma in gammas.items()}
     return ModelConfig(variant="released", gamma=common or 0.0, **own, **shapes)
-
-
-def _weights(state: StateDict, config: ModelConfig) -> dict[str, Tensor]:
-    heads = config.n_heads
-    d_model = config.d_model
-    d_mlp = config.d_mlp
-    d_vocab = config.d_vocab
-    d_z = heads * config.d_head
-    weights = {
-        "embed.W_E": state.take("embedding.tgt_emb.weight", d_vocab, d_model),
-        "pos_embed.W_pos": state.take("embedding.pos_emb.weight", config.n_ctx, d_model),
-        "unembed.W_U": state.take("projection.weight", d_vocab, d_model).T,
-        "unembed.b_U": state.take("projection.bias", d_vocab),
-        "ln_final.w": state.take("layernorm.weight", d_model),
-        "ln_final.b": state.take("layernorm.bias", d_model),
-    }
-    for layer in range(config.n_layers):
-        attention, mlp = f"decoder.layers.{layer}.dec_self_attn", f"decoder.layers.{layer}.pos_ffn"
-        block = {}
-        for x in "QKV":
-            matrix = state.take(f"{attention}.W_{x}.weight", d_z, d_model)
-            block[f"attn.W_{x}"] = rearrange(matrix, "(h d) m -> h m d", h=heads)
-            bias = state.take(f"{attention}.W_{x}.bias", d_z)
-            block[f"attn.b_{x}"] = rearrange(bias, "(h d) -> h d", h=heads)
-        w_o = state.take(f"{attention}.fc.weight", d_model, d_z)
-        block["attn.W_O"] = rearrange(w_o, "m (h d) -> h d m", h=heads)
-        block["attn.b_O"] = state.take(f"{attention}.fc.bias", d_model)
-        block["mlp.W_in"] = state.take(f"{mlp}.fc.0.weight", d_mlp, d_model).T
-        block["mlp.b_in"] = state.take(f"{mlp}.fc.0.bias", d_mlp)
-        block["mlp.W_out"] = state.take(f"{mlp}.fc.2.weight", d_model, d_mlp).T
-        block["mlp.b_out"] = state.take(f"{mlp}.fc.2.bias", d_model)
-        for norm, module in (("ln1", attention), ("ln2", mlp)):
-            block[f"{norm}.w"] = state.take(f"{module}.layernorm.weight", d_model)
-            block[f"{norm}.b"] = state.take(f"{module}.layernorm.bias", d_model)
-        weights |= {f"blocks.{layer}.{name}": weight for name, weight in block.items()}
-    state.finish()
-    return weights
 
 
 def _step(file: Path) -> int | None:

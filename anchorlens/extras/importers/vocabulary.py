@@ -45,17 +45,23 @@ def vocabulary_of(settings: Settings | None) -> Mapping[str, Any] | None:
     named = None if settings is None else settings.values.get("vocabulary")
     if settings is None or named is None or isinstance(named, dict):
         return named
-    with reading(settings.path, "its vocabulary makes no sense"):
-        if not isinstance(named, str):
-            raise ValueError(f"vocabulary must be a table or the name of a file, got {safe_repr(named)}")
-        folder = settings.path.parent.resolve()
-        file = (folder / named).resolve()
-        if folder not in file.parents:  # links are resolved
+    return _vocabulary_in(file_named(settings, "vocabulary", named))
+
+
+def file_named(settings: Settings, field: str, named: object) -> Path:
+    """Return the file that a field of a configuration names.
+
+    Raises:
+        CheckpointError: If the field is not the name of a file in the folder of the configuration.
+    """
+    folder = settings.path.parent.resolve()
+    with reading(settings.path, f"its {field} makes no sense"):
+        if not isinstance(named, str) or folder not in (file := (folder / named).resolve()).parents:
             raise ValueError(
-                "vocabulary must name a file in the folder of its configuration, got "
-                f"{safe_repr(named)}. Copy the file into the folder of the configuration"
+                f"{field} must name a file in the folder of its configuration, got {safe_repr(named)}. Copy "
+                "the file into the folder of the configuration"
             )
-        return _vocabulary_in(file)
+    return file
 
 
 def _vocabulary_in(path: Path) -> Mapping[str, Any]:

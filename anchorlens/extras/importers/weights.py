@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anchorlens.extras.importers import gpt2, hooked_transformer, released_code
+from anchorlens.extras.importers import gpt2, hooked_transformer, name_map, released_code
+from anchorlens.extras.importers.checkpoints import WAYS
 from anchorlens.files import KEYS, LoadedModel, Settings, Source, tables_in, unwrapped
 from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
@@ -60,10 +62,13 @@ def read(source: Source) -> LoadedModel:
     Raises:
         CheckpointError: If the weights have no known format, or cannot be read.
     """
+    has_map = source.config is not None and "map" in source.config.values
+    recognised = partial(name_map.recognises, source.config) if has_map else _format
     try:
         with reading(source.file):
-            content, notes = unwrapped(source.content, lambda content: _format(content) is not None)
-            if (known := _format(content)) is None or not _MARKS.keys().isdisjoint(_parts(source.content)):
+            content, notes = unwrapped(source.content, lambda content: bool(recognised(content)))
+            known = name_map if has_map else _format(content)
+            if known is None or not _MARKS.keys().isdisjoint(_parts(source.content)):
                 raise CheckpointError(source.file, unknown(source.content))
             with reading(source.file, "its weights cannot be read"):
                 found = known.read(replace(source, content=content))
@@ -112,6 +117,5 @@ def unknown(content: Mapping[str, Any]) -> str:
     what = f"{marked[0]}, which cannot be read" if marked else "no model that can be read"
     return (
         f"its weights are those of {what} without its class, since their names begin with "
-        f"{shown}. Give the class: --model FILE.py:build with --train-data DATA on the command line, or with "
-        "the model in Python classify(model, training_set=(x, y)) or evaluate(model, task)"
+        f"{shown}. Give the class: {WAYS}"
     )

@@ -25,8 +25,8 @@ _MOST_NAMED = 1000
 BUFFERS = (".attn.mask", ".attn.IGNORE", ".attn.rotary_sin", ".attn.rotary_cos")
 """The ends of the names of a HookedTransformer's tensors that are not parameters."""
 WAYS = (
-    "--model FILE.py:build with --train-data DATA on the command line, or with the module in Python "
-    "classify(module, training_set=(x, y)), evaluate(module, task) or hooked_from(module, names=...)"
+    "--model FILE.py:build with --train-data DATA on the command line, or with the model in Python "
+    "classify(model, training_set=(x, y)), evaluate(model, task) or hooked_from(module, names=...)"
 )
 """The ways to measure a model whose weights have names of their own."""
 _NOT_ARCHITECTURE = (

@@ -103,7 +103,7 @@ def gpt2_map(named: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def gpt2_model(
-    tensors: Mapping[str, Tensor], n_heads: object, act_fn: Any, *, tied: bool | None = None
+    tensors: Mapping[str, Tensor], n_heads: object, act_fn: object, *, tied: bool | None = None
 ) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Convert a state dict into a configuration and a HookedTransformer's parameters.
 
@@ -123,7 +123,7 @@ def gpt2_model(
     if tied is False and (missing := {"lm_head.weight", "wte.weight"} - stored):
         raise ValueError(f"{min(missing)} is missing")
     found = weights_of(named, gpt2_map(named), n_heads, buffers=_BUFFERS)
-    config = ModelConfig(variant="gpt2", act_fn=act_fn, gamma=None, **sizes_of(found))
+    config = ModelConfig.from_dict({"variant": "gpt2", "act_fn": act_fn, "gamma": None, **sizes_of(found)})
     weights = taken(found, parameter_shapes(config))
     if tied and not weights["embed.W_E"].nan_to_num().equal(weights["unembed.W_U"].T.nan_to_num()):
         raise ValueError(

@@ -91,8 +91,8 @@ def hooked_from(
         raise ValueError(f"module must be a torch module, got {kind}. Give the model")
     stored = {**dict(module.named_buffers()), **module.state_dict()}
     tensors = {name: tensor.detach().cpu() for name, tensor in stored.items()}
-    what, fields = f"module must compute what the map of names says, got a {kind}", {}
-    is_gpt2 = names is None
+    what, is_gpt2 = f"module must compute what the map of names says, got a {kind}", names is None
+    fields: dict[str, object] = {}
     if names is None:
         what = f"module must be a GPT-2 of nanoGPT, minGPT or Hugging Face, got a {kind}"
         tensors, theirs = gpt2_names(tensors), getattr(module, "config", None)

@@ -45,9 +45,9 @@ class StoredWeight(Config):
     """Whether such a matrix has the queries, keys and values of each head next to each other."""
 
 
-def recognises(config: Settings, content: Mapping[str, Any]) -> bool:
-    """Check whether the weights have the token embedding of the table `map` of a configuration."""
-    embedding = entries(config.values["map"]).get("embed.W_E")
+def recognises(names: object, content: Mapping[str, Any]) -> bool:
+    """Check whether the weights have the token embedding of a map of names."""
+    embedding = entries(names).get("embed.W_E")
     return embedding is not None and embedding.name in state_dict(content)
 
 
@@ -61,7 +61,7 @@ def read(source: Source) -> LoadedModel:
         ValueError: If the map is invalid, the weights do not fit it, or the model answers less than 0.90 of
             the training data.
     """
-    settings: Any = source.config
+    settings = source.config or Settings(source.path, {})
     values = dict(settings.values)
     names, model = entries(values.pop("map")), values.pop("model", {})
     file = file_named(settings, "train_data", values.pop("train_data", None))
@@ -74,7 +74,7 @@ def read(source: Source) -> LoadedModel:
     found = hooked_transformer.read(replace(source, content=weights, config=config))
     data = read_training_data(file)
     train = TrainingDataTask.of(data).evaluate(found.model, training_set=data).measures["train"]
-    if train.value < FIT_THRESHOLD:
+    if train is None or train.value < FIT_THRESHOLD:
         raise ValueError(
             f"a model with mapped names must answer {FIT_THRESHOLD:.2f} of {file.name}, got {train}. Correct "
             f"the map or the fields of the model, or give its class: {WAYS}"

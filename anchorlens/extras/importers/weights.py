@@ -62,12 +62,12 @@ def read(source: Source) -> LoadedModel:
     Raises:
         CheckpointError: If the weights have no known format, or cannot be read.
     """
-    has_map = source.config is not None and "map" in source.config.values
-    recognised = partial(name_map.recognises, source.config) if has_map else _format
+    names = None if source.config is None else source.config.values.get("map")
+    recognised = _format if names is None else partial(name_map.recognises, names)
     try:
         with reading(source.file):
             content, notes = unwrapped(source.content, lambda content: bool(recognised(content)))
-            known = name_map if has_map else _format(content)
+            known = _format(content) if names is None else name_map
             if known is None or not _MARKS.keys().isdisjoint(_parts(source.content)):
                 raise CheckpointError(source.file, unknown(source.content))
             with reading(source.file, "its weights cannot be read"):

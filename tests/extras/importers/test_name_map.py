@@ -186,7 +186,7 @@ class TestRefusals:
 
     def test_a_probe_of_heads_names_the_way(self):
         for probe in (probes.attention_patterns, probes.stable_rank):
-            with pytest.raises(ValueError, match=r"needs a HookedTransformer.*hooked_from\(module, names"):
+            with pytest.raises(ValueError, match=r"HookedTransformer.*hooked_from\(module, names"):
                 probe(own(), **({"tokens": TOKENS[0]} if probe is probes.attention_patterns else {}))
 
 
@@ -271,5 +271,5 @@ class TestAFile:
         anchorlens_command.call("probe", "stable_rank", files / "w.pt", *how[:2])
 
     def test_names_of_its_own_without_a_map_name_both_ways(self, files):
-        with pytest.raises(CheckpointError, match=r"--model FILE.py:build .*hooked_from\(module, names="):
+        with pytest.raises(CheckpointError, match=r"--model FILE.py:build .*_from\(module, names="):
             classify(files / "w.pt")

@@ -279,7 +279,7 @@ class TestSenseless:
     @pytest.mark.parametrize(
         ("line", "words"),
         [
-            ("vocabulary = 5", "must be a table or the name of a file, got 5"),
+            ("vocabulary = 5", "must name a file in the folder of its configuration, got 5"),
             ("vocabulary = 'none.json'", "none.json"),
             ("vocabulary = 'damaged.json'", "must be valid JSON"),
             ("vocabulary = '../outside.json'", "must name a file in the folder"),

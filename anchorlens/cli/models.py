@@ -162,7 +162,7 @@ def probe_command(
     start = {}
     if initial is not None:
         start["initial"] = given_for(probe, initial, None, chosen, config=config, device=where)
-    for note in given.notes if probes.needs_task(probe, chosen) else ():
+    for note in (*given.notes, *given.facts) if probes.needs_task(probe, chosen) else ():
         shared.say(note)
     try:
         result = probes.apply(probe, given, **start, **chosen)

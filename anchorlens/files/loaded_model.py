@@ -90,6 +90,8 @@ class LoadedModel:
     """The device on which a checkpoint's model is built; None before `resolve` chooses the device."""
     name: str = "model"
     """The name to show."""
+    facts: tuple[str, ...] = ()
+    """The findings that need no warning, such as the operation for which the answers are right."""
 
     @property
     def named_task(self) -> Task | None:

@@ -88,11 +88,14 @@ class Settings:
     def of_weights(cls, path: Path, values: Mapping[str, Any]) -> tuple[Settings, list[str]]:
         """Return the configuration in a file of weights without the names of other files, and a note.
 
+        The name of a class, as in `model`, needs no note.
+
         Args:
             path: the path that errors name.
             values: the fields, which another person may have written.
         """
-        dropped = ", ".join(name for name in _OPENING if name in values)
+        noted = [name for name in _OPENING if name in values and not str(values[name]).isidentifier()]
+        dropped = ", ".join(noted)
         note = f"not used, since the configuration of a run opens no other file: {dropped}"
         kept = {name: value for name, value in values.items() if name not in _OPENING}
         return cls(path, kept), [note] if dropped else []

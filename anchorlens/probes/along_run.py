@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from anchorlens.files.settings import ModelConfiguration
 
 
-_ABOUT = ("run", "seed", "step", "reason")
+_ABOUT = ("run", "seed", "step", "reason", "found")
 
 
 @documented
@@ -55,7 +55,8 @@ class Along:
     """A row for each checkpoint. The column `run` contains the folder. The other columns are `seed`, `step`,
     the metrics of the task and `<probe>.<reading>` for every probe. A sample of test inputs gives each
     metric. An undefined value is `None`. If a probe refuses the weights of a checkpoint, for example because
-    the model does not fit its data yet, the column `reason` says why."""
+    the model does not fit its data yet, the column `reason` says why. The column `found` names what a probe
+    found, such as the key frequencies of `fourier`."""
     metrics: tuple[str, ...]
     """The names of the columns that contain metrics."""
     readings: tuple[str, ...]
@@ -103,6 +104,7 @@ class Along:
         for name in self.readings[:3]:
             if values := measured(self.rows, name)[1]:
                 parts.append(f"{name} {values[0]:.3g} -> {values[-1]:.3g}")
+        parts += [row["found"] for row in self.rows[-1:] if row.get("found")]
         return f"Along({'; '.join(parts)})"
 
 
@@ -281,6 +283,8 @@ def _numbers(
             except WeightsRefused as error:
                 numbers["reason"] = str(error)
                 continue
+            if found := result.in_short():
+                numbers["found"] = "; ".join(filter(None, (numbers.get("found"), found)))
             for name, value in result.numbers().items():
                 numbers[f"{result.probe}.{name}"] = None if value is None else number(value)
     except CheckpointError:  # which names its file

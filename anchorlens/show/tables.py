@@ -179,10 +179,13 @@ def dotted(phase: Phase, text: str | None = None) -> TableCell:
 
 
 def trajectory_table(points: Sequence[TrajectoryPoint]) -> Table:
-    """Make a table with a row for each checkpoint of a run."""
+    """Make a table with a row for each checkpoint of a run, and OOD and phases if the task has them."""
+    has_ood = any(point.ood is not None for point in points)
     rows = []
     for point in points:
-        accuracies = (number(value, ".3f") for value in (point.train, point.id, point.ood))
+        values = (point.train, point.id, *([point.ood] if has_ood else []))
+        accuracies = (number(value, ".3f") for value in values)
         rows.append((f"{point.step:,}", f"{point.fraction:.1%}", *accuracies, point.now))
-    columns = ("step", "progress", "train", "ID", "OOD", "phase")
-    return Table(columns, rows, "phase against step", range(5))
+    measured, what = (["OOD"], "phase") if has_ood else ([], "label")
+    columns = ("step", "progress", "train", "ID", *measured, what)
+    return Table(columns, rows, f"{what} against step", range(len(columns) - 1))

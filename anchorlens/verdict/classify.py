@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +24,8 @@ from anchorlens.files.model_input import (
 from anchorlens.files.settings import ModelConfiguration
 from anchorlens.models.running import device_of
 from anchorlens.models.wrappers import is_hooked
+from anchorlens.probes.registry import REPORT_PROBES
+from anchorlens.probes.shared.calling import spec_of
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.batch import TokenBatch
@@ -177,7 +180,6 @@ def classify(
     about["measured"] = dict(by_probes.measured)
     warnings = (*notes, *behaviour.caveats, *_by_symmetry(behaviour), *outside_calibration(by_probes))
     agreement, explanation = explain(phase, by_probes)
-    explanation += _course(behaviour, about.get("log", ()), points)
     if checkpoint is None:
         subject = ClassifiedModel(**about, model=model, task=asked)
     else:
@@ -191,6 +193,7 @@ def classify(
         warnings=tuple(dict.fromkeys(warnings)),
         subject=subject,
         trajectory=tuple(points),
+        course="; ".join((*_course(behaviour, subject, points), *given.facts)),
     )
 
 
@@ -264,23 +267,26 @@ def _training_set_of(checkpoint: Checkpoint, given: object) -> object:
 
 
 def _course(
-    behaviour: Evaluation, log: Sequence[Mapping[str, Any]], points: Iterable[TrajectoryPoint]
-) -> str:
-    """Return a sentence on when a run of a task without OOD fit its training data and generalised.
+    behaviour: Evaluation, subject: ClassifiedModel, points: Iterable[TrajectoryPoint]
+) -> Iterator[str]:
+    """Yield whether a run of a task without OOD grokked, and what the probes of this task alone name.
 
-    The text is empty without a log and a trajectory.
+    Whether it grokked needs a log or a trajectory.
     """
     metrics = {metric.name: metric for metric in behaviour.metrics}
     if has_phases(metrics.values()) or not has_labels(metrics.values()):
-        return ""
+        return
     names = {name: metrics[name].logged_as for name in ("train", "id")}
-    logged = [line for line in log if names["id"] in line]
+    logged = [line for line in subject.log if names["id"] in line]
     saved = [{"step": p.step, names["train"]: p.train, names["id"]: p.id} for p in points]
-    if not logged and not saved:
-        return ""
-    passed = passed_at(logged or saved, metrics.values(), behaviour.chance)
-    whose = "It" if logged else "By its checkpoints, it"
-    return f" {whose} {course_in_words(passed['train'], passed['id'], (logged or saved)[0]['step'])}."
+    if lines := logged or saved:
+        passed = passed_at(lines, metrics.values(), behaviour.chance)
+        what = "evaluations" if logged else "checkpoints"
+        yield course_in_words(passed["train"], passed["id"], [line["step"] for line in lines], what)
+    for probe in REPORT_PROBES:
+        if spec_of(probe).task_kind == behaviour.kind:
+            with suppress(ValueError):  # a model that it refuses
+                yield from filter(None, [subject.measure(probe).in_short()])
 
 
 def _void(behaviour: Evaluation, even_underfit: bool) -> Phase | None:

@@ -258,6 +258,10 @@ class Verdict(Record):
     """The classified model."""
     trajectory: Annotated[tuple[TrajectoryPoint, ...], limits(max_length=10_000)] = ()
     """The checkpoints of a run's folder. The tuple is empty for other inputs."""
+    course: Text = ""
+    """Whether a run of a task without phases grokked: when it fit, when it generalised, what the probes of
+    this task name, such as the key frequencies of `fourier`, and which operation an importer found. The text
+    is empty for other runs."""
 
     def report(
         self,

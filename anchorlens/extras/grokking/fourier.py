@@ -61,7 +61,7 @@ class Fourier(ProbeResult):
     probe = "fourier"
     readings = (
         "explained",
-        "frequencies",
+        "effective_number",
         "answer_share",
         "restricted_loss",
         "excluded_loss",
@@ -75,10 +75,10 @@ class Fourier(ProbeResult):
     n_pairs: int
     """The number of measured pairs: all pairs with an answer. Multiplication and division exclude 0."""
     explained: float | None
-    """The fraction of the centred logits' variance that the five key frequencies explain, 0..1. The fraction
-    is 1 in a model that computes with five frequencies alone, and below 0.001 in an untrained model. It is
-    `None` if the logits do not vary."""
-    frequencies: float | None
+    """The fraction of the centred logits' variance that the key frequencies explain, 0..1. The fraction is 1
+    in a model that computes with at most ten frequencies alone, and 0 without a key frequency, as in an
+    untrained model. It is `None` if the logits do not vary."""
+    effective_number: float | None
     """The effective number of frequencies, >= 1: 1 / sum of squares of `shares`, scaled to sum to 1."""
     answer_share: float | None
     """The fraction of the centred logits' variance between classes of pairs with equal answers, 0..1. The
@@ -102,8 +102,8 @@ class Fourier(ProbeResult):
     shares: np.ndarray | None
     """[frequency] The fraction of the centred logits' variance that frequency 1, 2, ... explains, 0..1."""
     key_frequencies: tuple[int, ...]
-    """The five frequencies with the largest shares, ascending. For multiplication and division, the
-    frequencies refer to exponents."""
+    """The frequencies that explain at least 0.01 of the variance, at most ten, the largest share first. For
+    multiplication and division, the frequencies refer to exponents."""
     embedding_power: np.ndarray | None
     """[frequency] The squared length of the embedding's components at each frequency."""
     right_logits: np.ndarray | None
@@ -113,7 +113,7 @@ class Fourier(ProbeResult):
     """The seed of the triples."""
 
     def headline(self) -> str:
-        """Describe what five frequencies explain, the readings of the circuit, and the excluded loss."""
+        """Name the key frequencies with their shares, the readings of the circuit, and the excluded loss."""
         if self.shares is None:
             share = "none" if self.answer_share is None else f"{self.answer_share:.2f}"
             return (
@@ -127,10 +127,17 @@ class Fourier(ProbeResult):
         )
         without_zero = " (pairs without 0)" if self.operation in ("multiply", "divide") else ""
         return (
-            f"{len(self.key_frequencies)} frequencies explain {self.explained:.2f} of the logits"
-            f"{without_zero}; distance irrelevance {self.distance_irrelevance:.2f}{symmetry}; "
-            f"loss {self.excluded_loss:.2g} without them"
+            f"{self.in_short() or 'no key frequencies'}: {self.explained:.2f} of the logits' variance"
+            f"{without_zero}; distance irrelevance {self.distance_irrelevance:.2f}{symmetry}; loss "
+            f"{self.excluded_loss:.2g} without them"
         )
+
+    def in_short(self) -> str:
+        """Name the key frequencies with their shares, the largest share first."""
+        if self.shares is None or not self.key_frequencies:
+            return ""
+        named = (f"{k} ({self.shares[k - 1]:.2f})" for k in self.key_frequencies)
+        return f"frequenc{'y' if len(self.key_frequencies) == 1 else 'ies'} {', '.join(named)}"
 
     def plot(self) -> go.Figure:
         """Plot the fraction of variance by frequency, the three losses, and the correct answer's logit."""
@@ -145,7 +152,7 @@ class Fourier(ProbeResult):
             specs=[[{"colspan": 2}, None], [{}, {}]],
             subplot_titles=("", "loss", "logit of the right answer"),
             vertical_spacing=0.22,
-            horizontal_spacing=0.15,
+            horizontal_spacing=0.2,
             row_heights=[0.42, 0.58],
             column_widths=[0.42, 0.58],
         )
@@ -153,7 +160,9 @@ class Fourier(ProbeResult):
         is_key = np.isin(frequencies, self.key_frequencies)
         for name, colour, chosen in (("the key frequencies", BLUE, is_key), ("the others", GREY, ~is_key)):
             x, y = frequencies[chosen], self.shares[chosen]
-            figure.add_bar(x=x, y=y, marker_color=colour, name=name, width=0.8, row=1, col=1)
+            names = x if colour == BLUE else None
+            figure.add_bar(x=x, y=y, text=names, marker_color=colour, name=name, width=0.8, row=1, col=1)
+        figure.update_traces(textposition="outside", textangle=0, cliponaxis=False)
         power = self.embedding_power / max(self.embedding_power.sum(), np.finfo(float).tiny)
         line = {"color": ORANGE, "width": 1.5}
         figure.add_scatter(x=frequencies, y=power, mode="lines", line=line, name="embedding", row=1, col=1)
@@ -211,16 +220,16 @@ def _draw_losses(figure: go.Figure, losses: Mapping[str, float]) -> None:
 
 @takes_any(task_kind="modular")
 def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fourier:
-    """Measure the fraction of the variance of a model's logits that five frequencies explain.
+    """Measure the fraction of the variance of a model's logits that its key frequencies explain.
 
     The probe evaluates the model on every pair, and decomposes the logits at the last position. For
     multiplication and division modulo a prime, the probe replaces each number by its discrete logarithm. The
     logits are centred over pairs and over answers, because softmax ignores a constant that is added to all
     logits of a pair.
 
-    A low loss with many frequencies is weak evidence of generalisation. Even a lookup table of 30% of the
-    pairs seems to generalise if the table is restricted to all its frequencies. The number of key frequencies
-    is therefore always five. Pizza and clock are the two circuits of arXiv 2306.17844. The pizza circuit has
+    A frequency is a *key frequency* if it explains at least 0.01 of the variance. There are at most ten,
+    because even a lookup table of 30% of the pairs seems to generalise if the table is restricted to all its
+    frequencies. Pizza and clock are the two circuits of arXiv 2306.17844. The pizza circuit has
     a distance irrelevance near 0 and a gradient symmetry near 1. The clock circuit has a distance irrelevance
     near 1 and a gradient symmetry near 0. Readings between 0.3 and 0.7 do not identify a circuit. A
     memorising model also has a distance irrelevance near 1. Distance irrelevance and gradient symmetry
@@ -250,8 +259,8 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
         0.0
 
     Source: The restricted and excluded losses are from arXiv 2301.05217. The distance irrelevance and the
-    gradient symmetry are from arXiv 2306.17844. The fraction of the total variance that five frequencies
-    explain is our own measure.
+    gradient symmetry are from arXiv 2306.17844. The fraction of the total variance that the key
+    frequencies explain is our own measure.
     """
     check_model(model)
     check_capacity(model, task)
@@ -272,8 +281,8 @@ def fourier(model: HookedTransformer, task: ModularTask, *, seed: int = 0) -> Fo
     return Fourier(
         operation=task.operation,
         n_pairs=n * n,
-        explained=number(shares[keys - 1].sum()),
-        frequencies=number(measures.participation(shares)),
+        explained=number(shares[keys - 1].sum() if np.isfinite(shares).all() else np.nan),
+        effective_number=number(measures.participation(shares)),
         answer_share=number(measures.answer_share(logits, (first + second) % n)),
         restricted_loss=restricted,
         excluded_loss=excluded,
@@ -300,7 +309,7 @@ def _by_answer_alone(model: HookedTransformer, task: ModularTask, seed: int) -> 
         loss=measures.cross_entropy(logits, answers),
         key_frequencies=(),
         seed=seed,
-        **dict.fromkeys(("explained", "frequencies", "restricted_loss", "excluded_loss")),
+        **dict.fromkeys(("explained", "effective_number", "restricted_loss", "excluded_loss")),
         **dict.fromkeys(("distance_irrelevance", "gradient_symmetry", "embedding_gini")),
         **dict.fromkeys(("shares", "embedding_power", "right_logits")),
     )

@@ -13,8 +13,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
-N_KEY = 5
-"""The number of frequencies that are kept or removed. It is fixed, because the losses depend on it."""
+LEAST_SHARE = 0.01
+MOST_KEYS = 10
+"""The least fraction of the variance that a key frequency explains, and the largest number of key
+frequencies. With all frequencies, even a lookup table seems to generalise."""
 _CONSTANT = 1e-5
 """The relative spread below which correct logits count as equal: float32 rounds off about 1e-7."""
 
@@ -111,8 +113,13 @@ def frequency_shares(cube: Float[np.ndarray, "first second answer"]) -> Float[np
 
 
 def key_frequencies(shares: Float[np.ndarray, " frequency"]) -> Int[np.ndarray, " key"]:
-    """Return up to five frequencies with the largest shares, in ascending order."""
-    return np.sort(np.argsort(-shares, kind="stable")[:N_KEY]) + 1
+    """Return at most ten frequencies with shares of at least 0.01, the largest share first.
+
+    >>> key_frequencies(np.array([0.02, 0.009, 0.9])).tolist()
+    [3, 1]
+    """
+    largest = np.argsort(-shares, kind="stable")[:MOST_KEYS]
+    return largest[shares[largest] >= LEAST_SHARE] + 1
 
 
 def participation(shares: Float[np.ndarray, " frequency"]) -> float:

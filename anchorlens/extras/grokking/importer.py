@@ -107,20 +107,22 @@ def read(source: Source) -> LoadedModel:
             f"the constant part of its attention (attn_coeff {config['attn_coeff']:.3g}) is read as heads "
             "that attend evenly, which is exact at the last position"
         )
+    facts = ()
     if given is None:
-        operation, note = _operation(_answered(found, task), task.modulus, split, config)
+        operation, share, said = _operation(_answered(found, task), task.modulus, split, config)
         task = replace(task, operation=operation)
-        notes.append(note)
+        facts = (said,) if share >= _LEAST else ()
+        notes += [] if facts else [said]
     if split is None:
         notes.append("its training pairs are not given: the pairs of the task's own split are assumed")
     if found.checkpoint is None:
-        return replace(found, task=task, notes=tuple(notes))
+        return replace(found, task=task, notes=tuple(notes), facts=facts)
     data = None if split is None else task.sequences(np.array([n for n in split if task.answers[n] >= 0]))
     checkpoint = replace(found.checkpoint, task=task, step=run.step, training_data=data)
     entries, left_out = _entries(source.path, source.file, run, config, checkpoint)
     tables = {step: table.values() for step, _, table in run.along if step in entries}
     whole = (*notes, *left_out, *repeated({step: fingerprint(own) for step, own in tables.items()}))
-    return LoadedModel(checkpoint, task, whole, trajectory=Trajectory(entries), log=run.log)
+    return LoadedModel(checkpoint, task, whole, trajectory=Trajectory(entries), log=run.log, facts=facts)
 
 
 def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any], Path]:
@@ -161,8 +163,8 @@ def _answered(found: LoadedModel, task: ModularTask) -> Int[np.ndarray, " pair"]
 
 def _operation(
     answered: Int[np.ndarray, " pair"], p: int, split: list[int] | None, config: Mapping[str, Any]
-) -> tuple[Any, str]:
-    """Find the operation for which the answers are correct, and a note on it.
+) -> tuple[Any, float, str]:
+    """Find the operation for which the answers are correct, the fraction of correct answers, and a sentence.
 
     Raises:
         ValueError: If no operation fits, and the configuration names none.
@@ -181,7 +183,8 @@ def _operation(
             f'{shares[second]:.4f} {of}. In --config, give [task] with its operation ("table" with its table)'
         )
     first = named or first
-    return first, f"operation {first}: its last weights answer {shares[first]:.4f} {of} right under it"
+    said = f"operation {first}: its last weights answer {shares[first]:.4f} {of} right under it"
+    return first, shares[first], said
 
 
 def _share(

@@ -33,9 +33,13 @@ _NOT_ARCHITECTURE = (
     *("model_name", "tokenizer_name", "tokenizer_prepends_bos", "trust_remote_code", "default_prepend_bos"),
     *("from_checkpoint", "checkpoint_index", "checkpoint_label_type", "checkpoint_value", "n_params"),
     *("init_weights", "init_mode", "initializer_range", "seed", "device", "n_devices", "dtype"),
-    *("load_in_4bit", "quantization_method"),
+    *("load_in_4bit", "quantization_method", "_name_or_path", "architectures", "transformers_version"),
+    *("attn_pdrop", "embd_pdrop", "resid_pdrop", "summary_first_dropout", "dropout", "torch_dtype"),
+    *("bos_token_id", "eos_token_id", "id2label", "label2id", "use_cache", "return_dict"),
+    *("chunk_size_feed_forward", "is_encoder_decoder", "output_attentions", "output_hidden_states"),
+    *("summary_proj_to_labels", "summary_type", "summary_use_proj"),
 )
-"""The fields of a HookedTransformerConfig that do not affect what the model computes."""
+"""The fields of a HookedTransformerConfig or config.json that do not affect what the model computes."""
 
 
 def taken(
@@ -120,11 +124,9 @@ def config_beside(file: Path, *folders: Path) -> Settings:
 
 
 def not_used(config: Settings, used: Iterable[str]) -> list[str]:
-    """Return a list with a note on the configuration fields that have a value but are not used.
-
-    The list is empty if all fields with a value are used.
-    """
-    left = sorted({name for name, value in config.values.items() if value is not None} - set(used))
+    """Return a list with a note on the fields that have a value, may matter and are not used, if any."""
+    given = {name for name, value in config.values.items() if value is not None}
+    left = sorted(given - {*used, *_NOT_ARCHITECTURE})
     return [f"{config.path}: not used: {safe_text(', '.join(left), _MOST_NAMED)}"] if left else []
 
 

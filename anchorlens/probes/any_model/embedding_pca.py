@@ -104,7 +104,7 @@ class EmbeddingPCA(ProbeResult):
             cols=2,
             specs=[[{"rowspan": 2}, {}], [None, {}]],
             column_widths=[0.62, 0.38],
-            horizontal_spacing=0.16,
+            horizontal_spacing=0.24,
             vertical_spacing=0.34,
             subplot_titles=(f"arrows {arrows}" if arrows else self.token_set, "covariance", "order"),
         )
@@ -125,7 +125,7 @@ class EmbeddingPCA(ProbeResult):
         ranks, variance = np.arange(1, len(self.spectrum) + 1), self.spectrum / self.spectrum.sum()
         figure.add_scatter(x=ranks, y=variance, line={"color": BLUE}, row=1, col=2)
         figure.update_xaxes(title="rank", row=1, col=2)
-        figure.update_yaxes(title="variance", type="log", exponentformat="power", row=1, col=2)
+        figure.update_yaxes(title="variance", type="log", exponentformat="power", nticks=4, row=1, col=2)
         colors = [ORANGE if lag in self.rule_lags else GREY for lag in self.lags]
         figure.add_bar(x=self.lags, y=self.lag_cosines, marker_color=colors, row=2, col=2)
         figure.update_xaxes(title="difference of two tokens", dtick=2, row=2, col=2)

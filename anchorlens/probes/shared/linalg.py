@@ -160,6 +160,16 @@ def compare_groups(
     return raw, centred, gaps, centred_gaps
 
 
+def saturated(centred: Float[np.ndarray, "*cell"], apart: str) -> str:
+    """Return why nearly all centred cosines between two groups are near -1, or an empty text if they are not.
+
+    Args:
+        centred: the cosines after subtracting the mean vector of both groups.
+        apart: the cause, in words.
+    """
+    return f"; cells near -1: {apart}" if centred.size and centred.mean() < -0.8 else ""
+
+
 def nearest_share(similarity: Float[np.ndarray, "row row"], labels: Int[np.ndarray, " row"]) -> float:
     """Return the proportion of rows whose most similar other row has the same label, from 0 to 1.
 

@@ -54,6 +54,10 @@ class ProbeResult(ABC):
     def headline(self) -> str:
         """Return the most important reading, with its meaning, on one line."""
 
+    def in_short(self) -> str:
+        """Return what the line of a verdict and a row along training name; an empty text names nothing."""
+        return ""
+
     @abstractmethod
     def plot(self) -> go.Figure:
         """Return the plot as a figure.

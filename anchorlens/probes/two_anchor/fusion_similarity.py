@@ -13,7 +13,7 @@ from anchorlens.plots.heatmaps import key_cosines
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
-from anchorlens.probes.shared.linalg import compare_groups
+from anchorlens.probes.shared.linalg import compare_groups, saturated
 from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
@@ -59,7 +59,8 @@ class FusionSimilarity(ProbeResult):
         """Return the centred gap as text."""
         if self.centred_gap is None:
             return "the compared pairs reach no equal target on these keys"
-        return f"equal target minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
+        why = saturated(self.centred_cosines, "the activations depend on the anchors, hardly on the key")
+        return f"equal target minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw{why}"
 
     def plot(self) -> go.Figure:
         """Plot the centred cosines of each comparison, with a box around each cell of equal targets."""

@@ -14,7 +14,7 @@ from anchorlens.plots.heatmaps import key_cosines
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
 from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers
-from anchorlens.probes.shared.linalg import compare_groups
+from anchorlens.probes.shared.linalg import compare_groups, saturated
 from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
@@ -58,7 +58,8 @@ class VSimilarity(ProbeResult):
         """Return the centred gap as text."""
         if self.centred_gap is None:
             return "no two anchors reach the same g(x; a) on these keys"
-        return f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw"
+        why = saturated(self.centred_cosines[:1], "the values depend on the anchor, hardly on the key")
+        return f"same g(x; a) minus different: {self.centred_gap:+.2f} centred, {self.gap:+.2f} raw{why}"
 
     def plot(self) -> go.Figure:
         """Plot the centred cosines of the first pair of anchors, with a box around each cell of equal g."""

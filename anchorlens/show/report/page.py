@@ -109,6 +109,9 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
     if not any(verdict.behaviour.by_pair() for verdict in verdicts):
         first, answers = [*answers[:1], *first], answers[1:]
     metrics = [verdict.behaviour.metrics for verdict in verdicts]
+    without_ood = any(has_labels(one) and not has_phases(one) for one in metrics)
+    training = list(training_figures(verdicts, labels))
+    curves = [figure for figure in training if without_ood and figure.json]
     moved, others = reading_rows([verdict.by_probes.evidence for verdict in verdicts])
     return html_page(
         "report.html",
@@ -125,9 +128,10 @@ def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeR
         opened=opened,
         without_anchors=len(chosen) < len(requested),
         has_phases=any(map(has_phases, metrics)),
-        without_ood=any(has_labels(one) and not has_phases(one) for one in metrics),
+        without_ood=without_ood,
+        curves=curves,
         answers=answers,
-        training=list(training_figures(verdicts, labels)),
+        training=[figure for figure in training if figure not in curves],
         configurations=_side_by_side([_configurations(verdict.subject) for verdict in verdicts]),
     )
 

@@ -37,6 +37,8 @@ def print_verdict(verdict: Verdict, verbose: bool = False) -> None:
     console = Terminal()
     by_probes, behaviour = verdict.by_probes, verdict.behaviour
     console.print(f"{_name(verdict)}: {verdict.headline}", style=_style(verdict.finding))
+    if verdict.course:
+        console.print(verdict.course, style="bold")
     shown = {metric.title for metric in behaviour.metrics if metric.in_tables}
     measured = ", ".join(f"{title} {value}" for title, value, _ in behaviour.rows() if title in shown)
     nothing = "readings that support no label" if by_probes.evidence else "no readings"
@@ -67,6 +69,8 @@ def print_verdicts(verdicts: Sequence[Verdict], verbose: bool = False, *, as_one
     table = verdict_table(verdicts, labels, most=3)
     console.print(FittedTable(table, [_style(verdict.finding) for verdict in verdicts]))
     for label, verdict in zip(labels, verdicts, strict=True):
+        if verdict.course:
+            console.print(f"{label}: {verdict.course}")
         if verdict.agreement is not True:
             console.print(f"{label}: {verdict.explanation}")
         for warning in verdict.warnings:

@@ -9,8 +9,9 @@ without OOD are ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, get_args
 
 from anchorlens.configuration import documented
@@ -416,25 +417,38 @@ def passed_at(
     return found
 
 
-def course_in_words(train: int | None, id: int | None, first: int | None = None) -> str:
-    """Describe when a run fit its training data and when it generalised, from two steps of `passed_at`.
+def course_in_words(
+    train: int | None, id: int | None, steps: Sequence[int] = (), measured_at: str = "evaluations"
+) -> str:
+    """Describe whether a run grokked: when it fit its training data, and when it generalised.
 
-    The first measured step is `first`, if it is known.
+    A run grokked if it generalises at twice the step from which it fits, or later.
 
-    >>> course_in_words(180, 6480)
-    'fits after 180 steps, generalises 6,300 later'
+    Args:
+        train: the step from which train accuracy passes, from `passed_at`.
+        id: the step from which ID accuracy passes, from `passed_at`.
+        steps: the measured steps, ascending.
+        measured_at: what was measured at these steps, as a plural.
+
+    >>> course_in_words(180, 6480, range(0, 9000, 90))
+    'grokked: fits after 180 steps, generalises 6,300 later (evaluations every 90)'
     >>> course_in_words(180, None)
-    'fits after 180 steps, and does not generalise by its end'
-    >>> course_in_words(0, None, first=0)
-    'fits at its first measured step already (0), and does not generalise by its end'
+    'did not grok: fits after 180 steps, and does not generalise by its end'
+    >>> course_in_words(0, None, [0, 90])
+    'did not grok: fits at its first measured step already (0), and does not generalise by its end'
     """
     if train is None:
-        return "does not fit by its end"
-    already = f"fits at its first measured step already ({train:,})"
-    fits = already if train == first else f"fits after {train:,} steps"
+        return "did not grok: does not fit by its end"
+    fits = f"fits after {train:,} steps"
+    if train in steps[:1]:
+        fits = f"fits at its first measured step already ({train:,})"
+    gaps = sorted({after - before for before, after in pairwise(steps) if after in (train, id)})
+    every = f" ({measured_at} every {' to '.join(f'{gap:,}' for gap in gaps)})" if gaps else ""
     if id is None:
-        return f"{fits}, and does not generalise by its end"
-    return f"{fits}, generalises {f'{id - train:,} later' if id > train else 'by then'}"
+        return f"did not grok: {fits}, and does not generalise by its end"
+    later = f"{id - train:,} later" if id > train else "by then"
+    grokked = "grokked" if id > train and id >= 2 * train else "did not grok"
+    return f"{grokked}: {fits}, generalises {later}{every}"
 
 
 def _phase_of(

@@ -99,11 +99,12 @@ class TestKnownModels:
 
     def test_a_clock(self):
         found = fourier(table_of(clock(P)), task_of())
-        assert round(found.explained, 6) == 1 and round(found.frequencies, 4) == 5
+        assert round(found.explained, 6) == 1 and round(found.effective_number, 4) == 5
         assert round(found.answer_share, 6) == 1 and found.distance_irrelevance == 1
-        assert found.key_frequencies == KEYS and np.allclose(found.shares[:5], 0.2, atol=1e-5)
+        assert sorted(found.key_frequencies) == [*KEYS] and np.allclose(found.shares[:5], 0.2, atol=1e-5)
         assert np.isclose(found.restricted_loss, found.loss, atol=1e-5)
         assert np.isclose(found.excluded_loss, log(P), atol=1e-5)
+        assert all(f"{k} (0.20)" in found.headline() for k in KEYS) and found.headline().count("(0.20)") == 5
         assert found.n_pairs == P * P and found.embedding_gini < 1e-6  # one-hot: all frequencies alike
 
     def test_a_pizza(self):
@@ -128,12 +129,14 @@ class TestKnownModels:
     def test_a_random_start_has_nothing(self):
         model = hooked(64, 128, heads=2, d_vocab=61)
         found = fourier(model, task_of(modulus=59))
-        assert found.explained < 0.001 and found.answer_share < 0.03 and abs(found.loss - log(59)) < 0.1
+        assert found.explained == 0 and found.answer_share < 0.03 and abs(found.loss - log(59)) < 0.1
         assert abs(found.restricted_loss - log(59)) < 0.05 and found.embedding_gini < 0.1
+        assert not found.key_frequencies and found.headline().startswith("no key frequencies: 0.00 of")
+        assert found.in_short() == "" and np.isclose(found.excluded_loss, found.loss)
 
     def test_without_variance_nothing_is_explained(self):
         found = fourier(table_of(np.zeros((P, P, P))), task_of())
-        assert found.explained is found.answer_share is found.frequencies is None
+        assert found.explained is found.answer_share is found.effective_number is None
         assert found.headline() == "the logits do not vary" and np.isclose(found.loss, log(P))
         json.dumps(found.to_dict(), allow_nan=False)
 
@@ -196,7 +199,14 @@ class TestWhereItIsShown:
         assert rows["fourier.explained"].is_monotonic_increasing and rows["fourier.explained"][2] > 0.999
         assert rows["fourier.loss"].is_monotonic_decreasing and rows["id"][2] == 1
         assert set(found.readings) == {f"fourier.{name}" for name in Fourier.readings}
-        assert found.plot().data
+        assert found.plot().data and rows["found"][2] in repr(found)
+        assert rows["found"][2].startswith("frequencies ") and rows["found"][2].count("(0.20)") == 5
+
+    def test_the_plot_names_the_key_frequencies(self):
+        bars = {
+            bar.name: bar.text for bar in fourier(table_of(clock(P)), task_of()).plot().select_traces("bar")
+        }
+        assert [*map(int, bars["the key frequencies"])] == [*KEYS] and bars["the others"] is None
 
     def test_a_report_shows_it_for_its_task_alone(self, tmp_path):
         config = ModelConfig(
@@ -255,13 +265,13 @@ class TestPublicRuns:
         model = read(public("progress_measures/mod_addition_no_wd.pth"))
         found = fourier(model, task_of(modulus=113))
         assert round(found.explained, 3) == 0.958 and round(found.answer_share, 3) == 0.969
-        assert (np.flatnonzero(found.shares > 0.01) + 1).tolist() == [36, 52]
+        assert found.key_frequencies == (36, 52)
         assert round(found.embedding_gini, 3) == 0.461 and found.loss < 2e-7
 
     def test_low_precision(self):
         model = read(public("progress_measures/low_precision_mod_addition.pth"))
         found = fourier(model, task_of(modulus=113))
-        assert round(found.explained, 3) == 0.634 and round(found.answer_share, 3) == 0.967
+        assert round(found.explained, 3) == 0.633 and round(found.answer_share, 3) == 0.967
 
     def test_pizza(self):
         """Its attention is nearly the constant 1, and b has an embedding of its own: two hooks do that."""

@@ -160,11 +160,18 @@ class TestCourse:
         assert passed_at(self.LINES[:4], ModularTask.metrics) == {"train": 180, "id": None}
 
     def test_in_words(self):
-        assert course_in_words(180, 6480) == "fits after 180 steps, generalises 6,300 later"
-        assert course_in_words(180, 180) == "fits after 180 steps, generalises by then"
-        assert course_in_words(180, None) == "fits after 180 steps, and does not generalise by its end"
-        assert course_in_words(None, None) == "does not fit by its end"
-        assert course_in_words(0, 9, first=0).startswith("fits at its first measured step already (0)")
+        assert course_in_words(180, 6480) == "grokked: fits after 180 steps, generalises 6,300 later"
+        assert course_in_words(180, 360).startswith("grokked: ")
+        assert course_in_words(180, 359) == "did not grok: fits after 180 steps, generalises 179 later"
+        assert course_in_words(180, 180) == "did not grok: fits after 180 steps, generalises by then"
+        end = "and does not generalise by its end"
+        assert course_in_words(180, None) == f"did not grok: fits after 180 steps, {end}"
+        assert course_in_words(None, None) == "did not grok: does not fit by its end"
+        assert "fits at its first measured step already (0)" in course_in_words(0, 9, [0, 9])
+
+    def test_in_words_the_steps_measured_around_both(self):
+        assert course_in_words(99, 749, range(49, 999, 50), "checkpoints").endswith("(checkpoints every 50)")
+        assert course_in_words(10, 200, [1, 10, 100, 200]).endswith("(evaluations every 9 to 100)")
 
 
 class Cell:
@@ -229,10 +236,8 @@ class TestRun:
         result, folder = memorising
         verdict = classify(folder)
         assert verdict.phase.label in (MEMORISES, ORDER) and verdict.agreement is None
-        assert (
-            f"fits after {result.passed_at['train']:,} steps, and does not generalise by its end"
-            in verdict.explanation
-        )
+        fits = f"did not grok: fits after {result.passed_at['train']:,} steps"
+        assert verdict.course == f"{fits}, and does not generalise by its end"
         why = "The probe verdict is undecided (no readings: training data must have at least 200"
         assert why in verdict.explanation
 

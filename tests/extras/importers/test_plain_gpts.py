@@ -171,7 +171,7 @@ class TestTheFileOfANanoGPT:
         model = opened.checkpoint.build_model()
         assert torch.allclose(model(TOKENS), hooked_from(gpt)(TOKENS), atol=1e-5)
         assert any("act_fn gelu is assumed" in note for note in opened.notes)
-        assert any("not used: dropout, learning_rate" in note for note in opened.notes)
+        assert any("not used: learning_rate" in note for note in opened.notes)
 
     def test_a_configuration_beside_it_is_not_asked_for(self, tmp_path):
         """Its names are those of Hugging Face's GPT-2, whose config.json says other shapes."""

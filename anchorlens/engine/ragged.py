@@ -168,7 +168,8 @@ def _taken(x: Float[Tensor, "slot width"], rows: Int[Tensor, " row"]) -> Float[T
 
 
 def _placed(x: Float[Tensor, "row width"], slots: Int[Tensor, " row"], n: int) -> Float[Tensor, "slot width"]:
-    return _RowScatter.apply(x, slots, n)  # pyright: ignore[reportReturnType]
+    """Write rows to their slots among zeros, the inverse of `_taken`."""
+    return x.new_zeros(n, *x.shape[1:]).index_copy_(0, slots, x)
 
 
 class _RowSelection(torch.autograd.Function):
@@ -184,17 +185,3 @@ class _RowSelection(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         (rows,), (grad,) = ctx.saved_tensors, grads
         return grad.new_zeros(ctx.n, *grad.shape[1:]).index_copy_(0, rows, grad), None
-
-
-class _RowScatter(torch.autograd.Function):
-    """The inverse of `_RowSelection`: write rows to their slots among zeros."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, slots: Tensor, n: int) -> Tensor:
-        ctx.save_for_backward(slots)
-        return x.new_zeros(n, *x.shape[1:]).index_copy_(0, slots, x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        (slots,), (grad,) = ctx.saved_tensors, grads
-        return grad.index_select(0, slots), None, None

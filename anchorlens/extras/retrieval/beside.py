@@ -116,7 +116,7 @@ class RetrievingModel:
         name = hooks.hook_name(self.place.layer, self.place.hook)
         with measuring(self.model), attached(self.model, [(name, keep)]):
             logits = self.model(tokens.to(device_of(self.model)))[:, -1:].clone()
-        distances, rows = nearest(self._index, as_array(kept[-1]))
+        distances, rows = nearest(self._index, kept[-1].double().cpu().numpy())
         return logits, distances <= self.place.threshold, self._answers[rows]
 
     def __repr__(self) -> str:
@@ -206,13 +206,9 @@ def with_retrieval(
         )
     wanted = [(one, name) for one in layers for name in (there if hook is None else (hook,))]
     found = hooks.read(model, data.tokens, wanted, position=-1)
-    activations = {place: as_array(values) for place, values in found.items()}
+    # float64 on the CPU, so that distances are the same on every device
+    activations = {place: values.double().cpu().numpy() for place, values in found.items()}
     answers, parts = data.targets.numpy(), folds(pairs.ravel(), rng)
     places = tuple(measured_place(*place, activations[place], answers, parts) for place in wanted)
     best = max(places, key=lambda place: place.score)  # the first of equal ones
     return RetrievingModel(model, task, best, places, activations[best.layer, best.hook], answers)
-
-
-def as_array(values: Tensor) -> Float[np.ndarray, "row d"]:
-    """Convert activations to float64 on the CPU, so that distances are the same on every device."""
-    return values.double().cpu().numpy()

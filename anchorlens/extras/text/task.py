@@ -28,24 +28,18 @@ MOST_ASKED, QUICKLY = 1_000, 128
 AT_ONCE = 32
 """The largest number of sequences in a forward pass."""
 _MOST_BITS = 64
-_bits = functools.partial(Metric, highest=8.0, unit="bits per byte", higher_is_better=False)
-_derived = functools.partial(Metric, in_tables=False, higher_is_better=False)
 _HELD_OUT = "bits per byte on held-out files"
+_of_bytes = functools.partial(Metric, highest=8.0, unit="bits per byte", higher_is_better=False)
+_derived = functools.partial(Metric, in_tables=False, higher_is_better=False)
+
+
+def _bits(part: str, heading: str, meaning: str) -> Metric:
+    return _of_bytes(f"{part}_bits", f"{part} bits", heading, meaning, logged_as=f"{part}_bits")
+
+
 METRICS = (
-    _bits(
-        "train_bits",
-        "train bits",
-        "Bits per byte on training text",
-        "bits per byte on what it was trained on",
-        logged_as="train_bits",
-    ),
-    _bits(
-        "validation_bits",
-        "validation bits",
-        "Bits per byte on held-out text",
-        _HELD_OUT,
-        logged_as="validation_bits",
-    ),
+    _bits("train", "Bits per byte on training text", "bits per byte on what it was trained on"),
+    _bits("validation", "Bits per byte on held-out text", _HELD_OUT),
     _derived(
         "perplexity",
         "perplexity",

@@ -28,9 +28,11 @@ class Batch(Protocol):
 
     def __len__(self) -> int:
         """Return the number of examples."""
+        ...
 
     def take(self, rows: Int[np.ndarray, " row"]) -> Batch:
         """Return the examples with the indices `rows`, in this order."""
+        ...
 
 
 LogitsModel = Callable[..., Any]

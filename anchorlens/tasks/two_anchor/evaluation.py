@@ -246,8 +246,7 @@ class AnchorEvaluation(Evaluation):
         """Leave out what was measured if a logit was not finite."""
         super().__post_init__()
         if not self.finite:
-            nothing = {"pairs": (), "deviations": {}, "positions": (), "by_symmetry": None}
-            for name, value in nothing.items():
+            for name, value in {"pairs": (), "deviations": {}, "positions": (), "by_symmetry": None}.items():
                 object.__setattr__(self, name, value)
 
     @property

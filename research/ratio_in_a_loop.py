@@ -21,10 +21,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from anchorlens import plots
-from anchorlens.verdict.probe_verdict import BOUNDS_OF_MODULES
+from anchorlens.probes.any_model.holdout import LEARNT_OF_MODULES as LEARNT
+from anchorlens.probes.any_model.holdout import MEMORISED
 
-(_, MEMORISED), (LEARNT, _) = BOUNDS_OF_MODULES.values()
-"""The bounds of the labels for modules of other classes than HookedTransformer."""
 ROOT = Path(__file__).parents[1]
 LOGS, PICTURE = Path(__file__).parent / "loop/ratio.json", ROOT / "docs/images/ratio_in_a_loop.png"
 SEEDS, STEPS = range(5), 6000

@@ -21,7 +21,7 @@ import torch
 from anchorlens import probes
 from anchorlens.files.any_module import AnyModule
 from anchorlens.files.loaded_model import LoadedModel
-from anchorlens.probes.any_model.holdout import LEARNT, MEMORISED, UPDATES, Holdout, holdout
+from anchorlens.probes.any_model.holdout import MEMORISED, UPDATES, Holdout, holdout
 from anchorlens.probes.shared.look_up import ABOVE_CHANCE
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.measures import Accuracy
@@ -47,13 +47,6 @@ NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2":
 """The number of each phase by label. The label is "Phase 2" if commutativity is undefined."""
 SAYS_NOTHING = 0.05
 """The smallest increase in the log-odds of a label, in nats, at which a reading has a vote."""
-BOUNDS: Mapping[Memorisation, tuple[float, float]] = dict(
-    zip(MEMORISATION, ((0.0, MEMORISED), (LEARNT, 1.0)), strict=True)
-)
-"""The smallest and largest ratio of each label."""
-BOUNDS_OF_MODULES: Mapping[Memorisation, tuple[float, float]] = {**BOUNDS, MEMORISATION[1]: (0.93, 1.0)}
-"""The bounds for a torch module of another class. An MLP that memorised random labels reached a ratio of 0.88
-(research/holdout/holdout.md)."""
 _MEANINGS = {
     "holdout_ratio": f"after {UPDATES[-1]} updates without a tenth of the training data: accuracy on that "
     "tenth, over the accuracy on the other data, both above chance",
@@ -283,13 +276,17 @@ def by_holdout(
         phase = Phase.undecided("no readings", str(error))
         return ProbeVerdict(phase, None, tuple(_of_weights(model, task)))
     assert isinstance(found, Holdout)
-    bounds = BOUNDS_OF_MODULES if isinstance(model, AnyModule) else BOUNDS
-    phase = phase_by_holdout(found, bounds)
-    readings = (*_of_holdout(found, phase, bounds), *_of_weights(model, task))
+    phase = phase_by_holdout(found)
+    readings = (*_of_holdout(found, phase), *_of_weights(model, task))
     return ProbeVerdict(phase, None, readings, measured={holdout: found})
 
 
-def phase_by_holdout(found: Holdout, bounds: Mapping[Memorisation, tuple[float, float]] = BOUNDS) -> Phase:
+def _bounds(found: Holdout) -> dict[Memorisation, tuple[float, float]]:
+    """Return the smallest and the largest ratio of each label."""
+    return dict(zip(MEMORISATION, ((0.0, MEMORISED), (found.learnt_from, 1.0)), strict=True))
+
+
+def phase_by_holdout(found: Holdout) -> Phase:
     """Return the label that a holdout ratio determines.
 
     The label is `memorised` up to a ratio of 0.75, and `learnt a rule` from a ratio of 0.84 on. Between these
@@ -298,14 +295,14 @@ def phase_by_holdout(found: Holdout, bounds: Mapping[Memorisation, tuple[float, 
     Otherwise, the other sequences may contain what a held-out sequence teaches, and the result is undecided.
 
     These bounds were set on transformers. For a torch module of another class, `learnt a rule` starts at a
-    ratio of 0.93 (`BOUNDS_OF_MODULES`), because MLPs that memorised random labels reached 0.88.
+    ratio of 0.93 (`learnt_from`), because MLPs that memorised random labels reached 0.88.
     """
     ratio, numbers = found.holdout_ratio, f"ratio {found.headline()}"
     if ratio is None:
         why = "the copies forgot the other training data too, or the last token alone almost gives the answer"
         return Phase.undecided("no readings", f"{why}, so there is no ratio")
-    (_, memorised), (learnt, _) = bounds.values()
-    for label, (low, high) in bounds.items():
+    learnt = found.learnt_from
+    for label, (low, high) in _bounds(found).items():
         if low <= ratio <= high:
             if label == MEMORISATION[1] and (why := _without_a_rule(found, learnt)):
                 return Phase.undecided("answered by look-up", f"{why}; {numbers}")
@@ -313,7 +310,7 @@ def phase_by_holdout(found: Holdout, bounds: Mapping[Memorisation, tuple[float, 
     if found.in_any_order and (why := _without_a_rule(found, learnt)):
         return Phase.undecided("answered by look-up", f"{why}; {numbers}")
     why = (
-        f"models that memorised have at most {memorised:.2f}, those that learnt a rule at least {learnt:.2f}"
+        f"models that memorised have at most {MEMORISED:.2f}, those that learnt a rule at least {learnt:.2f}"
     )
     return Phase.undecided("between", f"{why}; {numbers}")
 
@@ -333,9 +330,7 @@ def _without_a_rule(found: Holdout, learnt: float) -> str | None:
     return f"related rows may teach a row ({related} above a look-up, with related rows held out together)"
 
 
-def _of_holdout(
-    found: Holdout, phase: Phase, bounds: Mapping[Memorisation, tuple[float, float]]
-) -> Iterator[Evidence]:
+def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
     """Yield the readings of `holdout`.
 
     Only the two ratios after all updates determine the label.
@@ -343,7 +338,7 @@ def _of_holdout(
     for name, meaning in _MEANINGS.items():
         value, decides = getattr(found, name), name in ("holdout_ratio", "related_ratio")
         about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))
-        ranges, vote = ({**bounds}, phase.solution) if decides else ({}, None)
+        ranges, vote = ({**_bounds(found)}, phase.solution) if decides else ({}, None)
         yield Evidence(*about, ranges=ranges, vote=vote, weight=0.0, sees="training data")
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import holdout_any_study as study
-from anchorlens.verdict.probe_verdict import BOUNDS_OF_MODULES, phase_by_holdout
+from anchorlens.probes.any_model.holdout import LEARNT_OF_MODULES
+from anchorlens.verdict.probe_verdict import phase_by_holdout
 from holdout import any_analysis
 from holdout.any_analysis import Rule
 from holdout.any_kinds import FIRST, KINDS, PLACES, RANDOM, SECOND, Prepared
@@ -80,8 +81,9 @@ class TestLabels:
 def test_the_page_has_the_rule_of_the_verdict():
     """The label of every ratio and accuracy is that of `phase_by_holdout`."""
     for ratio, others in itertools.product((0.7, 0.76, 0.83, 0.85, 0.93, 0.95), (0.9, 0.96, 0.98)):
-        of_seed = seed(ratio, others) | {"headline": str, "in_any_order": False}
-        phase = phase_by_holdout(SimpleNamespace(**of_seed), BOUNDS_OF_MODULES)
+        about = {"headline": str, "in_any_order": False, "learnt_from": LEARNT_OF_MODULES}
+        of_seed = seed(ratio, others) | about
+        phase = phase_by_holdout(SimpleNamespace(**of_seed))
         expected = {"learnt a rule": 1, "memorised": -1}.get(phase.solution or "", 0)
         assert any_analysis.named(of_seed, any_analysis.RULE) == expected
 

@@ -213,7 +213,8 @@ HOLDOUT = Holdout(
     ratios=np.full((len(UPDATES), 3), NAN),
     holdout_ratio=None, ratio_at_80=0.5, ratio_at_40=0.6, ratio_at_20=0.7, others=0.9, chance=0.1,
     related_ratio=None, related_left_out=0.5, look_up=0.2, n_groups=400, in_any_order=False, dose=5.0,
-    n_distinct=400, n_left_out=40, lr=2e-3, weight_decay=5.0, batch_size=128, n_sequences=256, seed=0,
+    learnt_from=0.84, n_distinct=400, n_left_out=40, lr=2e-3, weight_decay=5.0, batch_size=128,
+    n_sequences=256, seed=0,
 )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from anchorlens import classify, evaluate
 from anchorlens.probes import holdout, stable_rank
 from anchorlens.training.checkpoints import shipped
 from anchorlens.verdict.classify import NOT_VALIDATED
-from anchorlens.verdict.probe_verdict import BOUNDS_OF_MODULES, phase_by_holdout
+from anchorlens.verdict.probe_verdict import phase_by_holdout
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,14 @@ class TestLabels:
         found = holdout(learnt, training_set=(SIGNS, PARITY))
         for ratio, label in ((0.75, "memorised"), (0.88, "undecided: between"), (0.93, "learnt a rule")):
             changed = replace(found, holdout_ratio=ratio)
-            assert phase_by_holdout(changed, BOUNDS_OF_MODULES).label == label
-        assert phase_by_holdout(replace(found, holdout_ratio=0.88)).label == "learnt a rule"
+            assert phase_by_holdout(changed).label == label
+        of_transformer = replace(found, holdout_ratio=0.88, learnt_from=0.84)
+        assert phase_by_holdout(of_transformer).label == "learnt a rule"
+        for one, bound in ((found, "0.93"), (of_transformer, "0.84")):  # the bar of the picture
+            bars = [trace.name for trace in one.plot().data if trace.type == "bar"]
+            assert bars[0] == f"learnt a rule (ratio from {bound})"
         related = replace(found, related_ratio=0.9)
-        assert phase_by_holdout(related, BOUNDS_OF_MODULES).cause == "answered by look-up"
+        assert phase_by_holdout(related).cause == "answered by look-up"
 
     def test_a_look_up_of_numbers(self):
         """Two well-separated clusters: the nearest other row answers, so that no rule is shown."""
@@ -87,7 +91,7 @@ class TestLabels:
         label = RANDOM[:150].repeat_interleave(4)
         found = holdout(fitted("mlp", points, label), training_set=(points, label))
         assert found.holdout_ratio > 0.84 and 100 < found.n_groups < 200 and found.in_any_order is False
-        assert phase_by_holdout(found, BOUNDS_OF_MODULES).cause == "answered by look-up"
+        assert phase_by_holdout(found).cause == "answered by look-up"
 
     def test_chance_of_numbers_is_the_commonest_class(self, learnt):
         found = holdout(learnt, training_set=(SIGNS, PARITY), related=False)

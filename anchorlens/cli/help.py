@@ -220,11 +220,9 @@ def _in_short(
     of_tasks = [entry.name for part in parts if part.title.startswith("Task ") for entry in part.entries]
     middle = (*of_tasks, *_CORE) if task_first else (*_CORE, *of_tasks)
     names = list(dict.fromkeys((*getattr(fields_of(command), "first", ()), *_FIRST, *middle, *_NEXT)))
+    short = [Section(t, [e._replace(text=first_sentence(e.text)) for e in entries]) for t, entries in parts]
     while True:
-        shown = [
-            Section(title, [e._replace(text=first_sentence(e.text)) for e in entries if e.name in names])
-            for title, entries in parts
-        ]
+        shown = [Section(title, [e for e in entries if e.name in names]) for title, entries in short]
         shown = [part for part in shown if part.entries]
         n_more = len({e.name for part in parts for e in part.entries}.difference(names))
         if not names or len(list(_page(command, path, shown, USUAL_WIDTH, n_more))) <= MOST_LINES:

@@ -336,16 +336,12 @@ def trajectory(steps: Mapping[int, Checkpoint]) -> tuple[list[TrajectoryPoint], 
             continue
         if not has_labels(checkpoint.task.metrics):
             break
-        train = checkpoint.train_config
-        if train is not None or place % every == 0:
-            points += _point(checkpoint, step, step / (train.total_steps if train else max(1, *steps)))
+        recipe = checkpoint.train_config
+        if recipe is None and place % every:
+            continue
+        behaviour = checkpoint.evaluate(**checkpoint.task.sampling)  # on a small sample of test inputs
+        train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
+        if train is not None and id is not None:
+            label, fraction = behaviour.phase.label, step / (recipe.total_steps if recipe else max(1, *steps))
+            points.append(TrajectoryPoint(step, fraction, train.value, id.value, ood and ood.value, label))
     return points, left_out
-
-
-def _point(checkpoint: Checkpoint, step: int, fraction: float) -> Iterator[TrajectoryPoint]:
-    """Evaluate a checkpoint on a small sample of test inputs; values that are not finite give no point."""
-    behaviour = checkpoint.evaluate(**checkpoint.task.sampling)
-    train, id, ood = (behaviour.measure(name) for name in ("train", "id", "ood"))
-    if train is not None and id is not None:
-        label = behaviour.phase.label
-        yield TrajectoryPoint(step, fraction, train.value, id.value, ood and ood.value, label)

@@ -176,23 +176,12 @@ def evidence(fitted: LogisticModel, values: Values, distance: float = 0.0) -> tu
             continue
         odds = fitted.change_of_log_odds(values, reading.name, distance)
         label, weight = max(odds.items(), key=lambda item: item[1])
-        speaks = weight > SAYS_NOTHING
-        value = values[reading.name]
+        value, ranges = values[reading.name], fitted.ranges.get(reading.name, {})
+        about = (reading.name, reading.probe, reading.meaning, value, ranges)
+        voted = (label, weight, odds) if weight > SAYS_NOTHING else (None, 0.0, {})
         votes = {which: answer.votes.get(reading.name) for which, answer in fitted.questions.items()}
-        found.append(
-            Evidence(
-                reading=reading.name,
-                probe=reading.probe,
-                meaning=reading.meaning,
-                value=value,
-                ranges=fitted.ranges.get(reading.name, {}),
-                vote=label if speaks else None,
-                weight=weight if speaks else 0.0,
-                odds=odds if speaks else {},
-                alone={which: vote.log_odds(value) for which, vote in votes.items() if vote is not None},
-                sees=reading.sees,
-            )
-        )
+        alone = {which: vote.log_odds(value) for which, vote in votes.items() if vote is not None}
+        found.append(Evidence(*about, *voted, alone=alone, sees=reading.sees))
     return tuple(sorted(found, key=lambda one: -one.weight))
 
 

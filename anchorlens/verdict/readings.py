@@ -210,7 +210,7 @@ READINGS: tuple[Reading, ...] = (
     *_readings("fusion_similarity", centred_gap="inputs with equal targets are similar at the last position"),
     *_readings(
         "fusion_similarity of mirrored pairs",
-        sees="unseen pairs",
+        "unseen pairs",
         centred_gap="both orders of an unseen pair are similar, before the last MLP",
     ),
     *_readings(
@@ -224,7 +224,7 @@ READINGS: tuple[Reading, ...] = (
     ),
     *_readings(
         "nearest_neighbours",
-        sees="unseen pairs",
+        "unseen pairs",
         unseen_target_at_last="an unseen pair is most similar to trained pairs with its target, "
         "before the last MLP",
         unseen_margin="an unseen pair is more similar to trained pairs with its target than to others, "
@@ -246,15 +246,15 @@ READINGS: tuple[Reading, ...] = (
         sees="weights",
         normalise=_over_random_cosine,
     ),
-    *_readings("embedding_pca", sees="weights", lag_order="order of the rules in the embedding"),
+    *_readings("embedding_pca", "weights", lag_order="order of the rules in the embedding"),
     *_readings(
         "stable_rank",
-        sees="weights",
+        "weights",
         w_q_normalized="stable rank of the first W_Q, relative to a Gaussian matrix",
     ),
     *_readings(
         "holdout",
-        sees="training data",
+        "training data",
         holdout_ratio="accuracy on training data that further training leaves out",
     ),
     *_readings("survival", survival="accuracy on trained pairs that further training leaves out"),
@@ -264,7 +264,7 @@ OF_ANY_TASK: tuple[Reading, ...] = (
     *(reading for reading in READINGS if reading.sees == "weights"),
     *_readings(
         "embedding_pca",
-        sees="weights",
+        "weights",
         rank_normalized="stable rank of the centred embedding, relative to a Gaussian matrix",
     ),
 )

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from anchorlens.configuration import documented
 from anchorlens.records import Record
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Float
 
 FIT = 0.5
 """The probability of the trained target from which a mapping counts as correct."""

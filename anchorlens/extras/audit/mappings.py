@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 from anchorlens.configuration import check_number, documented
 from anchorlens.tasks import AnchorBatch, AnchorTask, Pair, Trials, distinct_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from jaxtyping import Bool, Int
 
 MOST_CELLS = 5_000_000
 """The largest number of trained (chain, key, position) of an audited task, so that they fit in memory."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from jaxtyping import Float
 
 from anchorlens.engine import Stack, numeric_settings
 from anchorlens.extras.audit.mappings import Mappings
@@ -16,9 +16,6 @@ from anchorlens.randomness import generator
 from anchorlens.recipes import RunConfig
 from anchorlens.tasks import AnchorBatch
 from anchorlens.training import TrainingDiverged, check_runs, train_in_jobs
-
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
 _BATCH = 1024
 """The number of sequences in one forward pass."""

@@ -31,18 +31,15 @@ def _of_falcon(module: Any, rows: int) -> FusedRows:
 
 
 _KNOWN: Mapping[str, tuple[str, Callable[[Any, int], FusedRows]]] = {
-    "GPT2Attention": ("c_attn", lambda m, rows: FusedRows(1, rows // (2 if m.is_cross_attention else 3))),
+    "GPT2Attention": ("c_attn", lambda m, n: FusedRows(1, n // (2 if m.is_cross_attention else 3))),
     "GPTBigCodeAttention": (
         "c_attn",
-        lambda m, rows: FusedRows(1 if m.multi_query else m.num_heads, m.head_dim),
+        lambda m, n: FusedRows(1 if m.multi_query else m.num_heads, m.head_dim),
     ),
-    "GPTNeoXAttention": (
-        "query_key_value",
-        lambda m, rows: FusedRows(rows // (3 * m.head_size), m.head_size),
-    ),
-    "BloomAttention": ("query_key_value", lambda m, rows: FusedRows(m.num_heads, m.head_dim)),
+    "GPTNeoXAttention": ("query_key_value", lambda m, n: FusedRows(n // (3 * m.head_size), m.head_size)),
+    "BloomAttention": ("query_key_value", lambda m, n: FusedRows(m.num_heads, m.head_dim)),
     "FalconAttention": ("query_key_value", _of_falcon),
-    "Phi3Attention": ("qkv_proj", lambda m, rows: FusedRows(1, m.config.num_key_value_heads * m.head_dim)),
+    "Phi3Attention": ("qkv_proj", lambda m, n: FusedRows(1, m.config.num_key_value_heads * m.head_dim)),
 }
 """A map from a class of Hugging Face's transformers to its fused matrix and the function of its layout."""
 _LARGEST = 8

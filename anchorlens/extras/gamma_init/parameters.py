@@ -163,9 +163,8 @@ def parameters_of(model: object, fan_in: Mapping[str, int | None] | None = None)
             continue
         if number := numbers.get(names[0]):
             part = "embedding" if names[0] == trace.head else None
-            found.append(
-                replace(of_matrix[0] if of_matrix else Matrix(names, parameter, 1, part), fan_in=number)
-            )
+            matrix = of_matrix[0] if of_matrix else Matrix(names, parameter, number, part)
+            found.append(replace(matrix, fan_in=number))
         elif None in known:
             name, module, _ = owners[id(parameter)][known.index(None)]
             raise ValueError(_uncertain(name, module, parameter.shape, trace.fan_ins, unknown))

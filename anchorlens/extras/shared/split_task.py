@@ -162,11 +162,8 @@ class SplitTask(TaskConfig):
         if half is not None:
             check_number("half", half, minimum=0, maximum=1, integer=True)
         evaluator, rng = Evaluator(model, self, batch_size), generator(seed, "evaluation")
-        right = {
-            name: self._right(evaluator, examples)
-            for name, examples in self.splits.items()
-            if name != "train" or self.asks_all_of_train
-        }
+        names = [name for name in self.splits if name != "train" or self.asks_all_of_train]
+        right = {name: self._right(evaluator, self.splits[name]) for name in names}
         source = self.metrics[0].asks
         overlap = None
         other_targets = None
@@ -218,10 +215,8 @@ class SplitTask(TaskConfig):
     def held_out(self) -> str:
         """The examples that training never shows, in words."""
         meaning = {metric.name: metric.meaning for metric in self.metrics}
-        parts = (
-            f"{meaning[name]} ({len(self.splits[name]):,} are evaluated)" for name in self._test_splits[::-1]
-        )
-        return " and ".join(parts)
+        names = self._test_splits[::-1]
+        return " and ".join(f"{meaning[name]} ({len(self.splits[name]):,} are evaluated)" for name in names)
 
     @property
     def _test_splits(self) -> list[str]:

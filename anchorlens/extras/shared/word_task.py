@@ -87,9 +87,8 @@ class WordTask(SplitTask):
 
     def training_set(self, n: int, seed: int) -> TokenBatch:
         """Draw `n` training sequences, padded to the longest possible training sequence."""
-        return self.vocabulary.sequences(
-            self.training_examples(n, generator(seed, "data")), self.training_width
-        )
+        examples = self.training_examples(n, generator(seed, "data"))
+        return self.vocabulary.sequences(examples, self.training_width)
 
     def checked_training_set(self, training_set: object) -> TokenBatch:
         """Check that training data have at most `seq_len` tokens per sequence, and return the data."""
@@ -131,9 +130,8 @@ class WordTask(SplitTask):
         targets = torch.full(tuple(tokens.shape), -1, dtype=torch.int64, device="cpu")
         known = [row for row, prompt in enumerate(prompts) if answers.get(prompt) is not None]
         if known:
-            examples = Examples(
-                [prompts[row] for row in known], [answers[prompts[row]] or "" for row in known]
-            )
+            asked = [prompts[row] for row in known]
+            examples = Examples(asked, [answers[prompt] or "" for prompt in asked])
             width = max(tokens.shape[1], int(self.lengths(examples).max()))
             own = self.vocabulary.sequences(examples, width).targets
             own[(own[:, tokens.shape[1] :] != IGNORE).any(dim=1)] = -1  # longer than what is given

@@ -182,11 +182,9 @@ def _certificate_in_files(folder: Path) -> Iterator[Security]:
         for path, content in ((cert, made.tls_worker_cert), (key, made.tls_worker_key)):
             path.touch(mode=0o600)
             path.write_text(content)
-        roles = {
-            f"tls_{role}_{kind}": str(path)
-            for role in ("client", "scheduler", "worker")
-            for kind, path in (("cert", cert), ("key", key))
-        }
+        roles = {}
+        for role in ("client", "scheduler", "worker"):
+            roles |= {f"tls_{role}_cert": str(cert), f"tls_{role}_key": str(key)}
         yield Security(require_encryption=True, tls_ca_file=str(cert), **roles)
 
 

@@ -319,9 +319,8 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
         for one in metrics_of(cells)
         if (one.in_tables or one.in_maps) and (underfit or one.name != "train")
     )
-    without_ood = all(
-        has_labels(cell.run.task.metrics) and not has_phases(cell.run.task.metrics) for cell in cells
-    )
+    of_tasks = {cell.run.task.metrics for cell in cells}
+    without_ood = all(has_labels(metrics) and not has_phases(metrics) for metrics in of_tasks)
     return (
         Map("phase", _phases, CAPTIONS["phase"]),
         *([Map("course", _courses, CAPTIONS["course"])] if without_ood else []),

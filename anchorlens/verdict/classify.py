@@ -178,22 +178,16 @@ def classify(
         model, asked, training_set, train=train, train_is_known=is_known, void=void, thorough=thorough
     )
     about["measured"] = dict(by_probes.measured)
-    warnings = (*notes, *behaviour.caveats, *_by_symmetry(behaviour), *outside_calibration(by_probes))
+    caveats = (*notes, *behaviour.caveats, *_by_symmetry(behaviour), *outside_calibration(by_probes))
+    warnings = tuple(dict.fromkeys(caveats))
     agreement, explanation = explain(phase, by_probes)
     if checkpoint is None:
         subject = ClassifiedModel(**about, model=model, task=asked)
     else:
         subject = ClassifiedModel.of(checkpoint, asked, model, **about)
+    course = "; ".join((*_course(behaviour, subject, points), *given.facts))
     return Verdict(
-        phase=phase,
-        by_probes=by_probes,
-        behaviour=behaviour,
-        agreement=agreement,
-        explanation=explanation,
-        warnings=tuple(dict.fromkeys(warnings)),
-        subject=subject,
-        trajectory=tuple(points),
-        course="; ".join((*_course(behaviour, subject, points), *given.facts)),
+        phase, by_probes, behaviour, agreement, explanation, warnings, subject, tuple(points), course
     )
 
 

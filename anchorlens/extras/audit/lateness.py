@@ -149,15 +149,8 @@ def score(
     if 0 < n_bad < n:
         auc = float(roc_auc_score(violates, late))
         error = _auc_error(auc, n_bad, n - n_bad)
-    return Score(
-        n=n,
-        n_violating=n_bad,
-        auc=auc,
-        auc_error=error,
-        n_flagged=n_flagged,
-        precision=hits / n_flagged if n_flagged else None,
-        recall=hits / n_bad if n_bad else None,
-    )
+    precision, recall = (hits / of if of else None for of in (n_flagged, n_bad))
+    return Score(n, n_bad, auc, error, n_flagged, precision, recall)
 
 
 def _auc_error(auc: float, n_bad: int, n_good: int) -> float:

@@ -146,16 +146,8 @@ def mappings_of(task: AnchorTask, name: str = "task") -> Mappings:
     first, _ = distinct_rows(np.column_stack([trials.pairs, trials.keys]))  # pair-major, key by key
     mappings = trials.take(first)
     trained = task.targets(mappings)
-    return Mappings(
-        name=name,
-        chains=mappings.pairs,
-        keys=mappings.keys,
-        targets=trained,
-        violates=trained != task.targets(mappings, kind="inferential"),
-        task=task,
-        trials=trials,
-        first_trial=first,
-    )
+    violates = trained != task.targets(mappings, kind="inferential")
+    return Mappings(name, mappings.pairs, mappings.keys, trained, violates, task, trials, first)
 
 
 SHARE = 0.05

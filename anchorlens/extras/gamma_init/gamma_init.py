@@ -386,16 +386,8 @@ def _row(start: _Start, distribution: Distribution) -> GammaRow:
     measured_gamma = math.nan
     if std > 0 and matrix.fan_in > 1:
         measured_gamma = -math.log(std * widths * start.divisor) / math.log(matrix.fan_in)
-    return GammaRow(
-        name=matrix.label,
-        tied=matrix.names[1:],
-        shape=tuple(values.shape),
-        part=matrix.part,
-        fan_in=matrix.fan_in,
-        std=_finite(start.scale / widths),
-        measured_std=_finite(std),
-        measured_gamma=_finite(measured_gamma),
-    )
+    about = (matrix.label, matrix.names[1:], tuple(values.shape), matrix.part, matrix.fan_in)
+    return GammaRow(*about, _finite(start.scale / widths), _finite(std), _finite(measured_gamma))
 
 
 def _listed(reasons: Mapping[str, str]) -> str:

@@ -116,16 +116,13 @@ class SweepEngine:
 
         for name in ("distributed", "distributed.client"):  # Dask sets the level of both
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        where: dict[str, Any]
+        where: dict[str, Any] = {"address" if self._address else "scheduler_file": self.name}
         with contextlib.ExitStack() as opened:
             try:
                 if self.name == "local":
                     where = {"address": opened.enter_context(clusters.local(runs, self.workers))}
                 elif self.name == "slurm":
-                    jobs = clusters.slurm(self.workers, folder)
-                    where = {"address": opened.enter_context(jobs)}
-                else:
-                    where = {"address" if self._address else "scheduler_file": self.name}
+                    where = {"address": opened.enter_context(clusters.slurm(self.workers, folder))}
                 seconds = 60 if self.name in PACKAGES else CONNECT_SECONDS
                 client = opened.enter_context(Client(timeout=seconds, set_as_default=False, **where))
                 there = cast("dict[str, int]", client.nthreads())

@@ -65,16 +65,14 @@ _LARGEST_IN_TUPLE = 2**20
 """The limit of integers in tuples as keys of a dict."""
 _LONGEST_TUPLE = 3
 """The largest number of values of a tuple as a key of a dict."""
-_RECORDS = frozenset(
-    {
-        "argparse.Namespace",
-        "transformer_lens.HookedTransformerConfig.HookedTransformerConfig",
-        "transformer_lens.config.HookedTransformerConfig.HookedTransformerConfig",
-        "transformer_lens.config.hooked_transformer_config.HookedTransformerConfig",
-        "anchorlens.models.transformer.configuration.HookedTransformerConfig",
-        "anchorlens.extras.transformer_lens_4.configuration.HookedTransformerConfig",
-    }
-)
+_RECORDS = {
+    "argparse.Namespace",
+    "transformer_lens.HookedTransformerConfig.HookedTransformerConfig",
+    "transformer_lens.config.HookedTransformerConfig.HookedTransformerConfig",
+    "transformer_lens.config.hooked_transformer_config.HookedTransformerConfig",
+    "anchorlens.models.transformer.configuration.HookedTransformerConfig",
+    "anchorlens.extras.transformer_lens_4.configuration.HookedTransformerConfig",
+}
 """The classes whose instances consist of their fields, one for each form of TransformerLens's name."""
 _BUILTINS = ("builtins", "__builtin__")
 _ARRAY = "numpy.ndarray"

@@ -126,13 +126,10 @@ def probe_verdict(
     shown = {name: value for name, value in values.items() if name in fitted.ranges}
     unmeasured = [one for one in READINGS if one.name not in values]
     missing = (one.probe for one in unmeasured if _has_weight(one.measurement, fitted))
-    return ProbeVerdict(
-        phase=underfit or likeliest_phase(probabilities, fitted.least_probability),
-        probabilities=probabilities,
-        evidence=evidence(fitted, shown, distance),
-        outside=tuple(of_regime.range.outside(known)),
-        not_measured=tuple(dict.fromkeys(missing)),
-    )
+    phase = underfit or likeliest_phase(probabilities, fitted.least_probability)
+    readings = evidence(fitted, shown, distance)
+    outside = tuple(of_regime.range.outside(known))
+    return ProbeVerdict(phase, probabilities, readings, outside, tuple(dict.fromkeys(missing)))
 
 
 def features(model: HookedTransformer, task: AnchorTask) -> dict[str, Any]:

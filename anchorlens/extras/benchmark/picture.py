@@ -25,13 +25,9 @@ def benchmark_figure(result: Benchmark) -> go.Figure:
     groups = (("yours" if others else "readings", BLUE, result.readings), ("ours", GREY, others))
     shown = sorted([*result.readings, *others], key=lambda reading: reading.telling)[-MOST_READINGS:]
     place = {reading.name: k for k, reading in enumerate(shown)}
+    names, title = list(QUESTIONS), "AUC (dotted line: no information)"
     figure = make_subplots(
-        rows=1,
-        cols=len(QUESTIONS),
-        shared_yaxes=True,
-        horizontal_spacing=0.03,
-        subplot_titles=list(QUESTIONS),
-        x_title="AUC (dotted line: no information)",
+        cols=len(names), shared_yaxes=True, horizontal_spacing=0.03, subplot_titles=names, x_title=title
     )
     for column, question in enumerate(QUESTIONS, start=1):
         for name, colour, readings in groups:
@@ -40,11 +36,11 @@ def benchmark_figure(result: Benchmark) -> go.Figure:
             trace.update(showlegend=column == 1 and bool(others))
             figure.add_trace(trace, row=1, col=column)
         figure.add_vline(x=0.5, line={"color": "black", "dash": "dot", "width": 1}, row=1, col=column)  # pyright: ignore[reportArgumentType]
-    names = [plotly_text(reading.name) for reading in shown]
-    figure.update_yaxes(tickvals=list(range(len(shown))), ticktext=names, range=[-0.6, len(shown) - 0.4])
+    labels = [plotly_text(reading.name) for reading in shown]
+    figure.update_yaxes(tickvals=list(range(len(shown))), ticktext=labels, range=[-0.6, len(shown) - 0.4])
     figure.update_xaxes(range=[-0.06, 1.06])
     drawn = styled(figure, "How well each reading separates models", width=1000, height=190 + 22 * len(shown))
-    longest = max(len(name) for name in names)
+    longest = max(len(name) for name in labels)
     return drawn.update_layout(margin_l=40 + 7 * longest, margin_t=80)
 
 

@@ -279,15 +279,10 @@ def gamma_table(
     gammas = {"gamma": gamma, "gamma_embedding": gamma_embedding, "gamma_qk": gamma_qk}
     gammas |= {"gamma_vo": gamma_vo, "gamma_mlp": gamma_mlp}
     starts = _starts(parameters, gammas, gamma_experts, distribution, scale_residual_writers)
-    return GammaTable(
-        model=parameters.model,
-        gamma=exactly(gamma, float),
-        rows=tuple(_row(start, distribution) for start in starts),
-        zeros=tuple(name for name, _, value in parameters.constants if value == 0),
-        ones=tuple(name for name, _, value in parameters.constants if value == 1),
-        kept=tuple(parameters.kept),
-        reasons=tuple(parameters.kept.values()),
-    )
+    rows = tuple(_row(start, distribution) for start in starts)
+    zeros, ones = (tuple(name for name, _, start in parameters.constants if start == n) for n in (0, 1))
+    kept, reasons = tuple(parameters.kept), tuple(parameters.kept.values())
+    return GammaTable(parameters.model, exactly(gamma, float), rows, zeros, ones, kept, reasons)
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,13 +77,13 @@ def cell_report(
             report.
     """
     command = shlex.join(["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"])
+    name, facts = name_of_cell(cell, fields), _facts(cell, others)
     return rendered(
         TEMPLATES / "cell.html",
         cell=cell,
-        name=name_of_cell(cell, fields),
-        facts=_facts(cell, others),
-        stored=cell.content,
-        command=None if cell.path is None else command,
+        name=name,
+        facts=facts,
+        command=command,
         n_lines=n_lines,
         report=report,
     )

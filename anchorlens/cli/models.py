@@ -84,6 +84,7 @@ def probe_command(
     own: shared.OwnProbes = None,
     tasks: shared.OwnTasks = None,
     config: shared.ConfigOfBare = None,
+    model: shared.OwnModel = None,
     initial: Annotated[
         Path | None,
         shared.path_option(
@@ -112,6 +113,7 @@ def probe_command(
         for probe in with_own(own or []):
             typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
         return
+    checkpoint = checkpoint or (None if model is None else Path(model))
     if name is None or checkpoint is None:
         raise ValueError(
             f"a probe and a checkpoint must be given, got no {'probe' if name is None else 'checkpoint'}. "
@@ -151,14 +153,17 @@ def probe_command(
         from anchorlens.files.importers import open_checkpoint
 
         task = moved(open_checkpoint(checkpoint).checkpoint.task, data) if data else None
-        about: dict[str, Any] = {"task": task, "config": config, "device": where}
+        about: dict[str, Any] = {"task": task, "config": config, "device": where, "model": model}
         found = probes.along(checkpoint, probe, progress=COMMAND_LINE_SECONDS, **about, **chosen)
         if table is not None:
             found.table(table)
             shared.say(f"{len(found.rows)} rows are in {table}")
         shared.draw_and_print(found, as_json, plot, lambda result: typer.echo(repr(result)))
         return
-    given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
+    if model is not None:
+        given = opened_input(checkpoint, config, device, None, model)
+    else:
+        given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
     start = {}
     if initial is not None:
         start["initial"] = given_for(probe, initial, None, chosen, config=config, device=where)

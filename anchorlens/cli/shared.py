@@ -184,6 +184,15 @@ OwnTasks = Annotated[list[Path] | None, path_option(_OF_YOUR_OWN.format("tasks")
 ConfigOfBare = Annotated[
     Path | None, file_option("TOML or JSON file with the configuration of a bare state dict.")
 ]
+OwnModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="FILE.py:FUNCTION",
+        help="Function without arguments in a Python file of yours that returns the torch module of the "
+        "weights. The command runs the file. Without a checkpoint, the module has its weights already.",
+    ),
+]
 TrainData = Annotated[
     Path | None,
     file_option(

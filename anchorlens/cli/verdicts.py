@@ -35,15 +35,7 @@ def classify_command(
         ),
     ] = None,
     config: shared.ConfigOfBare = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="FILE.py:FUNCTION",
-            help="Function without arguments in a Python file of yours that returns the torch module of the "
-            "weights. The command runs the file. Without a checkpoint, the module has its weights already.",
-        ),
-    ] = None,
+    model: shared.OwnModel = None,
     train_data: shared.TrainData = None,
     held_out: Annotated[
         Path | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from anchorlens.plots.curves import along_figure, measured
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.shared.checks import WeightsRefused
 from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
-from anchorlens.safe import CheckpointError
+from anchorlens.safe import CheckpointError, check_inside
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask
 from anchorlens.texts import safe_repr, safe_text
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from anchorlens.files.settings import ModelConfiguration
 
 
+_FILE = re.compile(r".*?(\d{1,12})\D*\.(?:pt|pth|bin|ckpt|safetensors)")
 _ABOUT = ("run", "seed", "step", "reason", "found")
 
 
@@ -140,7 +142,8 @@ def along(
         device: the device for the models (`auto`, `cpu`, `cuda`, `cuda:N` or `mps`).
         progress: the display of progress, as for `train`.
         model: your function that builds the module of the weights, `FILE.py:FUNCTION`, as for `classify
-            --model`. `run` is then a dict from steps to paths.
+            --model`. `run` is then a dict from steps to paths, or a folder of files with steps in their
+            names, such as `step_100.pt`.
         held_out: data that models without a task were not trained on, as for `classify`. With the option
             `training_set`, `along` measures their train accuracy and the accuracy on these data.
         **options: the options of the probe. Options are allowed only for a single probe.
@@ -172,8 +175,10 @@ def along(
         )
     if options and len(chosen) != 1:
         raise ValueError("options must be given for a single probe, got several probes. Give one probe")
+    if model is not None and config is not None:
+        raise ValueError("config must be omitted with model, got both. Omit config")
     where = choose_device(device)
-    name, models = _models(run, task, config, where)
+    name, models = _models(run, task, config, where, model)
     rows: list[dict[str, Any]] = []
     kept: dict[int, str] = {}
     data = given_training_data(options.get("training_set")), given_training_data(held_out)
@@ -204,7 +209,11 @@ def along(
 
 
 def _models(
-    run: Any, task: Task | None, config: ModelConfiguration | None, device: torch.device
+    run: Any,
+    task: Task | None,
+    config: ModelConfiguration | None,
+    device: torch.device,
+    build: str | None,
 ) -> tuple[str, Mapping[int, ModelInput]]:
     """Return the name of a run, and its models by step, in ascending order."""
     if isinstance(run, Trajectory):
@@ -219,6 +228,8 @@ def _models(
             f"got {safe_repr(run)}. Give a folder that `train --out` wrote"
         )
     folder = Path(run.path if isinstance(run, LoadedModel) else run)
+    if build is not None:
+        return str(folder), _files(folder)
     if not isinstance(run, LoadedModel) and (own := trajectory_of(folder, with_last=True)):
         return str(folder), own
     given, why = None, "they are a single checkpoint"
@@ -236,6 +247,24 @@ def _models(
         f"another library's run with several checkpoints, got no checkpoint among {seen or 'no files'} "
         f"({why}). Give another folder, or a dict from steps to models"
     )
+
+
+def _files(folder: Path) -> dict[int, ModelInput]:
+    """Return the files of weights in a folder by step, the last number in the name of a file.
+
+    Raises:
+        ValueError: If there are no such files, two have the same step, or a link leads out of the folder.
+    """
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    steps = {name: int(match[1]) for name in names if (match := _FILE.fullmatch(name))}
+    if not steps or len({*steps.values()}) < len(steps):
+        raise ValueError(
+            f"{safe_text(folder)} must be a folder of weights with different steps in the names of their "
+            f"files, such as step_100.pt, got {in_words(names) or 'no files'}. Give another folder"
+        )
+    for name in steps:
+        check_inside(folder, folder / name)
+    return {step: folder / name for name, step in sorted(steps.items(), key=lambda pair: pair[1])}
 
 
 def _checked(models: Mapping[Any, ModelInput]) -> dict[int, ModelInput]:

@@ -4,6 +4,7 @@ import copy
 import json
 
 import anchorlens_command
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -177,6 +178,38 @@ class TestAnyModule:
         ).rows
         of_memory = along({150: models[150]}, "holdout", **options).rows[0]
         assert row == of_memory
+
+    @pytest.fixture
+    def folder(self, models, tmp_path):
+        """A folder of files that are named by step, next to the function that builds the module."""
+        (tmp_path / "my_model.py").write_text(f"from torch import nn\n\ndef build():\n    return {BUILD}\n")
+        for name, part in (("train", slice(300)), ("test", slice(300, None))):
+            np.savez(tmp_path / f"{name}.npz", x=X[part], y=Y[part])
+        (tmp_path / "run").mkdir()
+        for step, model in models.items():
+            torch.save(model.state_dict(), tmp_path / f"run/seed1_step{step}.pt")
+        return tmp_path
+
+    def test_a_folder_of_weights_on_the_command_line(self, folder):
+        options = {"training_set": "train.npz", "held_out": "test.npz", "related": False, "n_copies": 1}
+        options |= {name: str(folder / options[name]) for name in ("training_set", "held_out")}
+        build = ("--model", f"{folder / 'my_model.py'}:build", "--options", json.dumps(options))
+        shown = anchorlens_command.call("probe", "holdout", folder / "run", "--along", "--json", *build)
+        start, end = json.loads(shown.stdout)["rows"]
+        assert (start["step"], end["step"]) == (0, 150) and "at least 0.9" in start["reason"]
+        assert end["train"] > 0.95 > end["held_out"] and end["run"] == str(folder / "run")
+        del options["held_out"]
+        one = (folder / "run/seed1_step150.pt", *build[:3], json.dumps(options))
+        assert "on left-out training data" in anchorlens_command.call("probe", "holdout", *one).stdout
+
+    @pytest.mark.parametrize("names", [[], ["readme.txt"], ["a_5.pt", "b_5.pt"]])
+    def test_a_folder_whose_files_name_no_steps(self, tmp_path, names):
+        for name in names:
+            (tmp_path / name).touch()
+        with pytest.raises(ValueError, match="with different steps in the names"):
+            along(tmp_path, "holdout", model="my_model.py:build")
+        with pytest.raises(ValueError, match="config must be omitted with model"):
+            along(tmp_path, "holdout", model="my_model.py:build", config={})
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from anchorlens import Checkpoint, load_checkpoint, plots, preset, train_many
 from anchorlens.probes import PROBES, apply, compare, probe_named
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.contract import ProbeResult
 from anchorlens.recipes.run_config import RunConfig
 
 COLUMNS = {

@@ -13,7 +13,7 @@ import anchorlens
 from anchorlens import AnchorTask, CheckpointError, classify, evaluate, probes
 from anchorlens.models.hooks import last_logits
 from anchorlens.probes import SHIPPED, apply, needs_task
-from anchorlens.probes.shared.calling import spec_of
+from anchorlens.probes.shared.contract import spec_of
 
 ROOT = Path(__file__).parents[1]
 KEY, FIRST, SECOND, LAST = 2, 3, 4, 8

@@ -140,7 +140,7 @@ def probe_command(
         )
     from anchorlens import probes
     from anchorlens.probes.from_file import what_went_wrong
-    from anchorlens.probes.shared.calling import given_for
+    from anchorlens.probes.shared.contract import given_for
 
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):

@@ -18,9 +18,9 @@ from .registry import REPORT_PROBES as REPORT_PROBES
 from .registry import SHIPPED as SHIPPED
 from .registry import apply as apply
 from .registry import probe_named as probe_named
-from .shared.calling import needs_initial as needs_initial
-from .shared.calling import needs_task as needs_task
-from .shared.result import ProbeResult as ProbeResult
+from .shared.contract import ProbeResult as ProbeResult
+from .shared.contract import needs_initial as needs_initial
+from .shared.contract import needs_task as needs_task
 from .two_anchor.first_layer_tsne import first_layer_tsne as first_layer_tsne
 from .two_anchor.fusion_similarity import fusion_similarity as fusion_similarity
 from .two_anchor.gradient_sharing import gradient_sharing as gradient_sharing

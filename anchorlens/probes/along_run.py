@@ -27,7 +27,7 @@ from anchorlens.models.wrappers import is_hooked
 from anchorlens.plots.curves import along_figure, measured
 from anchorlens.probes.registry import apply, checked_probes
 from anchorlens.probes.shared.checks import WeightsRefused
-from anchorlens.probes.shared.result import SCHEMA_VERSION, ProbeResult, number
+from anchorlens.probes.shared.contract import SCHEMA_VERSION, ProbeResult, number
 from anchorlens.safe import CheckpointError, check_inside
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.training_data_task import TrainingDataTask

@@ -18,8 +18,7 @@ from anchorlens.plots import complete, in_words
 from anchorlens.plots.picture import plotly_text
 from anchorlens.plots.side_by_side import distinct, side_by_side
 from anchorlens.probes.registry import apply, checked_probes
-from anchorlens.probes.shared.calling import given_for, needs_task
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.contract import ProbeResult, given_for, needs_task
 from anchorlens.recipes.run_config import RunConfig, identity
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_text, titles

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes import registry
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.contract import ProbeResult
 from anchorlens.texts import safe_repr
 
 WHAT_A_PROBE_IS = (
@@ -80,8 +80,7 @@ def with_own(
         if probe not in registry.SHIPPED:
             add(probe, "a probe of an installed package", "the entry point")
 
-    for _ in installed("anchorlens.probes", "probe", check=check):
-        pass
+    list(installed("anchorlens.probes", "probe", check=check))
     for path in paths:
         for probe in own_probes(path):
             add(probe, f"a probe of {path}", str(path))

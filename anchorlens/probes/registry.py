@@ -14,8 +14,14 @@ from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.any_model.q_condensation import q_condensation
 from anchorlens.probes.any_model.stable_rank import stable_rank
 from anchorlens.probes.any_model.training_regime import training_regime
-from anchorlens.probes.shared.calling import call, is_for, needs_training_set, spec_of
-from anchorlens.probes.shared.result import ProbeResult, result_of
+from anchorlens.probes.shared.contract import (
+    ProbeResult,
+    call,
+    is_for,
+    needs_training_set,
+    result_of,
+    spec_of,
+)
 from anchorlens.probes.two_anchor.first_layer_tsne import first_layer_tsne
 from anchorlens.probes.two_anchor.fusion_similarity import fusion_similarity
 from anchorlens.probes.two_anchor.gradient_sharing import gradient_sharing

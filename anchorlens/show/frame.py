@@ -18,7 +18,7 @@ from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.writing import write_whole
 from anchorlens.plots import complete
 from anchorlens.plots.picture import QUIET, script_json, source
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.contract import ProbeResult
 from anchorlens.show.templating import VERDICT_SHEETS, rendered, sources
 from anchorlens.show.words import caption_of
 from anchorlens.views import html, page

@@ -25,7 +25,7 @@ from anchorlens.files.settings import ModelConfiguration
 from anchorlens.models.running import device_of
 from anchorlens.models.wrappers import is_hooked
 from anchorlens.probes.registry import REPORT_PROBES
-from anchorlens.probes.shared.calling import spec_of
+from anchorlens.probes.shared.contract import spec_of
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.batch import TokenBatch

@@ -19,9 +19,8 @@ from anchorlens import probes
 from anchorlens.configuration import documented
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, many_keys
-from anchorlens.probes.shared.calling import needs_training_set
+from anchorlens.probes.shared.contract import ProbeResult, needs_training_set
 from anchorlens.probes.shared.edge_effects import margin
-from anchorlens.probes.shared.result import ProbeResult
 from anchorlens.probes.two_anchor.fusion_similarity import mirror_comparisons
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.task import AnchorTask

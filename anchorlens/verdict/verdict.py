@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from anchorlens.files.checkpoint import Checkpoint
     from anchorlens.models.library import HookedTransformer
-    from anchorlens.probes.shared.result import ProbeResult
+    from anchorlens.probes.shared.contract import ProbeResult
 else:
     HookedTransformer = Checkpoint = ProbeResult = Any  # reading a stored verdict need not import them
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from anchorlens.files.checkpoint import Checkpoint, load_checkpoint
 from anchorlens.probes import Comparison, apply, mask_key_token, mask_second_anchor
-from anchorlens.probes.shared.clusters import silhouette
+from anchorlens.probes.shared.linalg import silhouette
 from anchorlens.probes.two_anchor.mask_key_token import MaskKeyToken
 from shared.common import options, trained, write
 from shared.phases_grid import (

@@ -12,7 +12,7 @@ from known_models import own_answers
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, save_checkpoint
 from anchorlens.plots.side_by_side import side_by_side
 from anchorlens.probes import OF_MIXTURES, SHIPPED, compare, information_flow, mask_key_token, stable_rank
-from anchorlens.probes.shared.calling import needs_training_set, spec_of
+from anchorlens.probes.shared.contract import needs_training_set, spec_of
 from anchorlens.tasks.registry import read_task
 
 

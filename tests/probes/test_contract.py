@@ -31,7 +31,7 @@ from anchorlens.probes import (
     stable_rank,
     v_similarity,
 )
-from anchorlens.probes.shared.calling import needs_training_set, spec_of
+from anchorlens.probes.shared.contract import needs_training_set, spec_of
 from anchorlens.tasks.registry import read_task
 
 TASK = AnchorTask()

@@ -9,7 +9,8 @@ from sklearn.manifold import TSNE
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.models import hooks
 from anchorlens.probes import mask_key_token, mask_second_anchor
-from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.shared.anchor_sequences import mirrored_pairs
+from anchorlens.probes.shared.linalg import mirror_merge, silhouette, tsne
 from anchorlens.probes.two_anchor.mask_second_anchor import inputs_of_equal_result
 
 PAPER = AnchorTask()

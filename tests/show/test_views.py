@@ -48,7 +48,7 @@ from anchorlens.probes.along_run import Along
 from anchorlens.probes.any_model.holdout import UPDATES, Holdout
 from anchorlens.probes.comparison import Comparison
 from anchorlens.probes.registry import OF_MIXTURES, PROBES, apply
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.contract import ProbeResult
 from anchorlens.show.notebook.training import MOST_POINTS, small_curve
 from anchorlens.show.templating import TEMPLATES
 from anchorlens.tasks.shared.evaluation import Evaluation

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from jaxtyping import Float, Int
 from plotly.subplots import make_subplots
@@ -29,7 +29,6 @@ from anchorlens.show import CAPTIONS, captions_in
 from anchorlens.tasks import AnchorBatch, AnchorTask
 
 if TYPE_CHECKING:
-    import plotly.graph_objects as go
     from transformer_lens.hook_points import HookPoint
 
     from anchorlens.models import HookedTransformer
@@ -99,18 +98,10 @@ class ExpertUse(ProbeResult):
         figure = make_subplots(
             rows=1, cols=2, subplot_titles=list(panels), shared_yaxes=True, horizontal_spacing=0.05
         )
+        look = {"texttemplate": "%{z:.2f}", "colorbar": {"title": "0..1", "len": 0.9}, **SHARE}
         for column, values in enumerate(panels.values(), start=1):
-            figure.add_heatmap(
-                z=values,
-                x=self.kinds,
-                y=names,
-                texttemplate="%{z:.2f}",
-                colorbar={"title": "0..1", "len": 0.9},
-                showscale=column == 2,
-                row=1,
-                col=column,
-                **SHARE,
-            )
+            heatmap = go.Heatmap(z=values, x=self.kinds, y=names, showscale=column == 2, **look)
+            figure.add_trace(heatmap, row=1, col=column)
         figure.update_xaxes(title="kind of input", type="category")
         figure.update_yaxes(type="category", autorange="reversed")
         return styled(figure, "Experts by kind of input", height=160 + 34 * len(names))
@@ -266,9 +257,8 @@ def routing(
     return found
 
 
-@contextlib.contextmanager
-def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterator[None]:
-    """Remove one expert from a router.
+def without_expert(model: HookedTransformer, layer: int, expert: int) -> AbstractContextManager[None]:
+    """Remove one expert from a router within a `with` block.
 
     The function sets the expert's weight to 0 after the softmax, and divides the other weights by their sum.
     The removal has the same effect as a router logit of minus infinity. The router sends the removed expert's
@@ -284,5 +274,4 @@ def without_expert(model: HookedTransformer, layer: int, expert: int) -> Iterato
         left = weights.index_fill(-1, torch.tensor(expert, device=weights.device), 0)
         return left / left.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(left.dtype).tiny)
 
-    with attached(model, [(hook_name(layer, EXPERT_WEIGHTS), edit)]):
-        yield
+    return attached(model, [(hook_name(layer, EXPERT_WEIGHTS), edit)])

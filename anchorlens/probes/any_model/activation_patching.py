@@ -8,17 +8,16 @@ import numpy as np
 
 from anchorlens.models import hooks
 from anchorlens.plots import COSINE
-from anchorlens.plots.heatmaps import place_map
+from anchorlens.plots.of_probes import place_map
 from anchorlens.probes.shared.anchor_sequences import checked_position
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_count, check_inputs, check_model
+from anchorlens.probes.shared.contract import ProbeResult, number, probe_result, takes_any
 from anchorlens.probes.shared.interventions import (
     clearly_above_zero,
     given_pairs,
     patch_effects,
     sequences_that_differ,
 )
-from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from anchorlens.models.hooks import PATTERN, read
 from anchorlens.plots import SHARE, styled
 from anchorlens.plots.picture import drawn_by, script_json
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_model, token_rows, two_anchor_task
-from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

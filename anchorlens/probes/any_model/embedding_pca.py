@@ -13,10 +13,9 @@ from jaxtyping import Float
 from plotly.subplots import make_subplots
 
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
+from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, principal_components
-from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr

@@ -19,11 +19,10 @@ from anchorlens.files.model_input import given_training_data
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
 from anchorlens.models.wrappers import is_hooked
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import WeightsRefused, check_count, check_model
+from anchorlens.probes.shared.contract import ProbeResult, number, probe_result, takes_any
 from anchorlens.probes.shared.look_up import ABOVE_CHANCE, LookUp
 from anchorlens.probes.shared.parameters import Copies
-from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import Batch
 from anchorlens.tasks.shared.batch import TokenBatch, distinct_rows, token_batch

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.plots import cosine_heatmap, styled
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_layer, check_model
+from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups, merged_heads, single
-from anchorlens.probes.shared.result import ProbeResult, probe_result
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

@@ -9,10 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from anchorlens.plots import BLUE, ORANGE, styled
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
+from anchorlens.probes.shared.contract import ProbeResult, number, probe_result, takes_any
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, short_name, stable_rank_of, weight_matrices
-from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformer

@@ -10,11 +10,10 @@ from plotly.subplots import make_subplots
 
 from anchorlens.plots import BLUE, COSINE, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_count, check_inputs, check_model, two_anchor_task
+from anchorlens.probes.shared.contract import ProbeResult, finite_number, probe_result, takes_any
 from anchorlens.probes.shared.linalg import short_name, weight_matrices
 from anchorlens.probes.shared.parameters import tangent_kernel
-from anchorlens.probes.shared.result import ProbeResult, finite_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

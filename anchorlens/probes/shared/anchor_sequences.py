@@ -13,7 +13,7 @@ from anchorlens.configuration import check_number
 from anchorlens.probes.shared.checks import check_count, token_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.anchor_functions import anchor_pair
-from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Trials
+from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 PAPER_NOISE = (35, 63, 38, 42, 36, 62)
@@ -23,6 +23,8 @@ MOST_KEYS = 11
 """The default number of keys in a plot. The papers use the keys 30 to 40."""
 MANY_KEYS = 40
 """The number of keys for measurements that need more keys."""
+MOST_CHAINS = 32
+"""The largest number of anchor pairs (chains) in one plot."""
 
 
 def anchor_sequences(
@@ -90,6 +92,26 @@ def default_sequence(task: AnchorTask) -> Int[Tensor, "sequence pos"]:
     """
     keys, pairs = task.keys, task.seen_pairs
     return anchor_sequences(task, [int(keys[len(keys) // 4])], [pairs[min(1, len(pairs) - 1)]])
+
+
+def mirrored_pairs(task: AnchorTask, *, seen: bool = False) -> list[Pair]:
+    """Return at most `MOST_CHAINS` pairs of different anchors, each followed by its reversed pair.
+
+    Args:
+        task: the task, which defines the pairs.
+        seen: whether to keep only pairs whose two orders are both trained.
+
+    >>> mirrored_pairs(AnchorTask())[:4]
+    [(1, 2), (2, 1), (1, 3), (3, 1)]
+    >>> len(mirrored_pairs(AnchorTask())), len(mirrored_pairs(AnchorTask(), seen=True))
+    (12, 10)
+    """
+    groups = [pair for pair in task.pairs if pair < pair[::-1]]
+    if seen:
+        trained = set(task.seen_pairs)
+        groups = [pair for pair in groups if {pair, pair[::-1]} <= trained]
+    step = -(-len(groups) // (MOST_CHAINS // 2))
+    return [order for pair in groups[:: max(step, 1)] for order in (pair, pair[::-1])]
 
 
 def trained_sequences(

@@ -77,9 +77,10 @@ def drops(
     for layer in range(n_layers):
         edges = causal_edges(n_heads, n_pos, last_only=layer == n_layers - 1)
         for some in edges.split(max(1, size // n_together - 1)):
-            masks = torch.zeros(n_layers, len(some), *found.shape[1:], dtype=torch.bool, device="cpu")
-            masks[layer, torch.arange(len(some), device="cpu"), *some.T] = True
-            clean, without = mean_margins(model, tokens, targets, masks, patterns).tensor_split([1])
+            masks = torch.zeros(len(some), *found.shape[1:], dtype=torch.bool, device="cpu")
+            masks[torch.arange(len(some), device="cpu"), *some.T] = True
+            margins = mean_margins(model, tokens, targets, {layer: masks}, patterns)
+            clean, without = margins.tensor_split([1])
             found[layer, *some.T] = clean - without
     return found
 
@@ -212,7 +213,7 @@ def mean_margins(
     model: HookedTransformer,
     tokens: Int[Tensor, "batch pos"],
     targets: Int[Tensor, " batch"],
-    masks: Bool[Tensor, "layer cut _ query_pos key_pos"],
+    masks: Mapping[int, Bool[Tensor, "cut _ query_pos key_pos"]],
     patterns: Literal["frozen", "recomputed"],
 ) -> Float[Tensor, " cut_and_one"]:
     """Compute the mean margin without a cut, and then with each cut.
@@ -221,22 +222,26 @@ def mean_margins(
         model: a model whose attention hooks can be edited.
         tokens: the sequences.
         targets: the correct answers.
-        masks: masks for one head or for all heads, true where a cut zeroes the attention.
+        masks: the masks of each layer with a cut, true where a cut zeroes the attention. They have one head
+            for all heads, or as many heads as the model.
         patterns: `frozen` or `recomputed` attention patterns after a cut, as for `hooks.cut_copies`.
     """
-    first_layers = masks.flatten(2).any(dim=2).int().argmax(dim=0)  # [cut]
+    n_pos, n_cuts = tokens.shape[1], len(next(iter(masks.values())))
+    no_cut = torch.zeros(n_cuts, 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
+    of_layers = [masks.get(layer, no_cut) for layer in range(model.cfg.n_layers)]
+    first_layers = torch.stack([mask.flatten(1).any(dim=1) for mask in of_layers]).int().argmax(dim=0)
     order = first_layers.argsort(stable=True)
-    size = max(1, hooks.sequences_per_batch(model, tokens.shape[1]) // (len(order) + 1))
+    size = max(1, hooks.sequences_per_batch(model, n_pos) // (n_cuts + 1))
     parts = []
     for some_tokens, some_targets in zip(tokens.split(size), targets.split(size), strict=True):
         with measuring(model):
             residual = model(some_tokens.to(device_of(model)), stop_at_layer=0)
-            for layer, of_layer in enumerate(masks):  # a cut has no separate copy before its first layer
+            for layer, mask in enumerate(of_layers):  # a cut has no separate copy before its first layer
                 uncut, begun = residual[: len(some_tokens)], order[first_layers[order] <= layer]
                 n_new = len(begun) + 1 - len(residual) // len(uncut)
                 residual = torch.cat([residual, uncut.repeat(n_new, 1, 1)])
-                stop = layer + 1 if layer + 1 < len(masks) else None
-                with hooks.cut_copies(model, {layer: of_layer[begun]}, patterns=patterns):
+                stop = layer + 1 if layer + 1 < len(of_layers) else None
+                with hooks.cut_copies(model, {layer: mask[begun]}, patterns=patterns):
                     residual = model(residual, start_at_layer=layer, stop_at_layer=stop)
             logits = rearrange(residual[:, -1], "(copy batch) v -> copy batch v", batch=len(some_tokens))
             parts.append(margin(logits, some_targets.to(logits.device).expand(len(logits), -1)))
@@ -246,11 +251,11 @@ def mean_margins(
 
 def group_masks(
     cuts: Sequence[Sequence[Edges]], n_layers: int, n_pos: int
-) -> Bool[Tensor, "layer cut 1 query_pos key_pos"]:
-    """Return boolean masks that are true where a cut, of one or several groups, zeroes all heads."""
+) -> dict[int, Bool[Tensor, "cut 1 query_pos key_pos"]]:
+    """Return masks for each layer, true where a cut, of one or several groups, zeroes all heads."""
     masks = torch.zeros(n_layers, len(cuts), 1, n_pos, n_pos, dtype=torch.bool, device="cpu")
     for cut, groups in enumerate(cuts):
         for group in groups:
             layers, queries, keys = (slice(places.start, places.stop) for places in group)
             masks[layers, cut, 0, queries, keys] = True
-    return masks
+    return dict(enumerate(masks))

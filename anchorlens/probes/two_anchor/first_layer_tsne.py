@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorlens.models.hooks import after_attention
-from anchorlens.plots.points import cluster_figure
-from anchorlens.probes.shared.calling import takes_any
+from anchorlens.plots.of_probes import cluster_figure
+from anchorlens.probes.shared.anchor_sequences import mirrored_pairs
 from anchorlens.probes.shared.checks import check_count, check_inputs
-from anchorlens.probes.shared.clusters import mirrored_pairs, silhouette, tsne
-from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
+from anchorlens.probes.shared.linalg import silhouette, tsne
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask

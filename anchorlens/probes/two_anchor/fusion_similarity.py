@@ -9,12 +9,11 @@ import numpy as np
 from einops import rearrange
 
 from anchorlens.models.hooks import after_attention
-from anchorlens.plots.heatmaps import key_cosines
+from anchorlens.plots.of_probes import key_cosines
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
+from anchorlens.probes.shared.contract import ProbeResult, mean_number, probe_result, takes_any
 from anchorlens.probes.shared.linalg import compare_groups, saturated
-from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
 

@@ -14,10 +14,9 @@ from torch import Tensor
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.plots import box_cells, cosine_heatmap, styled
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_count, check_inputs
+from anchorlens.probes.shared.contract import ProbeResult, mean_number, probe_result, takes_any
 from anchorlens.probes.shared.parameters import answered_with, differentiated, is_matrix, usable_state
-from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask

@@ -16,10 +16,9 @@ from anchorlens.configuration import check_choice, check_number
 from anchorlens.models import hooks
 from anchorlens.plots import BLUE, EFFECT, NO_EFFECT, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_count, check_inputs, check_layer
+from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.probes.shared.edge_effects import N_ROUTE_SEQUENCES, Routes, drops, margin, routes
-from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

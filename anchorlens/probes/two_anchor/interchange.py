@@ -12,13 +12,12 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from anchorlens.models import hooks
-from anchorlens.plots.heatmaps import place_map
+from anchorlens.plots.of_probes import place_map
 from anchorlens.probes.any_model.activation_patching import SITES
 from anchorlens.probes.shared.anchor_sequences import checked_position
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_count, check_inputs
+from anchorlens.probes.shared.contract import ProbeResult, number, probe_result, takes_any
 from anchorlens.probes.shared.interventions import patched_logits
-from anchorlens.probes.shared.result import ProbeResult, number, probe_result
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask

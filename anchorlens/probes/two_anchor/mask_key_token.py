@@ -9,13 +9,12 @@ import numpy as np
 from jaxtyping import Int
 
 from anchorlens.configuration import check_choice
-from anchorlens.plots.points import cluster_figure
-from anchorlens.probes.shared.anchor_sequences import checked_position
-from anchorlens.probes.shared.calling import takes_any
+from anchorlens.plots.of_probes import cluster_figure
+from anchorlens.probes.shared.anchor_sequences import checked_position, mirrored_pairs
 from anchorlens.probes.shared.checks import check_count, check_inputs
-from anchorlens.probes.shared.clusters import mirror_merge, mirrored_pairs, silhouette, tsne
+from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.probes.shared.interventions import Queries, masked_in_words, masked_logits
-from anchorlens.probes.shared.result import ProbeResult, probe_result
+from anchorlens.probes.shared.linalg import mirror_merge, silhouette, tsne
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask

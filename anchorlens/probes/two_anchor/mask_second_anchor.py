@@ -11,11 +11,10 @@ from einops import reduce
 
 from anchorlens.plots import box_cells, cosine_heatmap, styled
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs
+from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.probes.shared.interventions import Queries, masked_in_words, masked_logits
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
-from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

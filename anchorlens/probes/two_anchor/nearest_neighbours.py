@@ -11,11 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.models import hooks
-from anchorlens.plots.heatmaps import place_map
+from anchorlens.plots.of_probes import place_map
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
-from anchorlens.probes.shared.result import ProbeResult, number, probe_result
+from anchorlens.probes.shared.contract import ProbeResult, number, probe_result, takes_any
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
 

@@ -16,10 +16,9 @@ from anchorlens.engine.numerics import numeric_settings
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.plots import BLUE, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_count, check_inputs
+from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.probes.shared.parameters import Copies
-from anchorlens.probes.shared.result import ProbeResult, probe_result
 from anchorlens.probes.two_anchor.gradient_sharing import weights_of_parts
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair

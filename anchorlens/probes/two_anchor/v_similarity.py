@@ -10,12 +10,11 @@ import numpy as np
 from einops import rearrange
 
 from anchorlens.models.hooks import VALUE, read
-from anchorlens.plots.heatmaps import key_cosines
+from anchorlens.plots.of_probes import key_cosines
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
-from anchorlens.probes.shared.calling import takes_any
 from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_numbers
+from anchorlens.probes.shared.contract import ProbeResult, mean_number, probe_result, takes_any
 from anchorlens.probes.shared.linalg import compare_groups, saturated
-from anchorlens.probes.shared.result import ProbeResult, mean_number, probe_result
 from anchorlens.tasks.two_anchor.task import AnchorTask
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import numpy as np
 from anchorlens.configuration import field_docs
 from anchorlens.probes.along_run import Along
 from anchorlens.probes.comparison import Comparison
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.contract import ProbeResult
 from anchorlens.show.tables import Table, TableCell
 from anchorlens.show.templating import view
 from anchorlens.show.words import number, short, ticks

@@ -15,8 +15,7 @@ from anchorlens.models.wrappers import hooks_in_words
 from anchorlens.plots.side_by_side import distinct
 from anchorlens.probes.any_model.holdout import holdout
 from anchorlens.probes.registry import OF_ANY_NETWORK, OF_MIXTURES, REPORT_PROBES, SHIPPED, checked_probes
-from anchorlens.probes.shared.calling import is_for, needs_task
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.contract import ProbeResult, is_for, needs_task
 from anchorlens.recipes.run_config import places
 from anchorlens.show.frame import html_page, write_page
 from anchorlens.show.report.panels import CARD, answer_figures, probe_figures, training_figures

@@ -17,8 +17,7 @@ from anchorlens.plots.picture import plotly_text, script_json
 from anchorlens.plots.side_by_side import side_by_side
 from anchorlens.probes.from_file import first_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
-from anchorlens.probes.shared.calling import is_for, needs_training_set
-from anchorlens.probes.shared.result import ProbeResult
+from anchorlens.probes.shared.contract import ProbeResult, is_for, needs_training_set
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of, short
 from anchorlens.tasks.shared.figure_specs import SampleTable
 from anchorlens.tasks.shared.measures import has_phases

@@ -12,7 +12,7 @@ from known_models import only_on_3, user_built
 from anchorlens import AnchorTask, CheckpointError, classify, evaluate, open_checkpoint, probes
 from anchorlens.files.model_input import resolve
 from anchorlens.models.gamma import initial_weights
-from anchorlens.probes.shared.calling import given_for
+from anchorlens.probes.shared.contract import given_for
 
 SMALL = {"n_layers": 2, "d_model": 16, "d_head": 8, "d_mlp": 32, "n_ctx": 9, "d_vocab": 110}
 KINDS = {

@@ -1,4 +1,4 @@
-"""Heatmaps of cosines, and of values at every location of a model."""
+"""The pictures that several probes draw: cosines, values at every location of a model, and clusters."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from plotly.subplots import make_subplots
 
-from anchorlens.plots import SHARE, box_cells, cosine_heatmap, styled
+from anchorlens.plots import CATEGORIES, SHARE, box_cells, cosine_heatmap, styled
 
 
 def key_cosines(
@@ -37,13 +37,12 @@ def key_cosines(
     n = max(1, len(compared))
     figure = make_subplots(rows=1, cols=n, horizontal_spacing=0.34 / n)
     for i, (first, second) in enumerate(compared):
+        at = {"row": 1, "col": i + 1}
         heatmap = cosine_heatmap(cosines[i], keys, "cosine,<br>centred")
-        figure.add_trace(heatmap.update(showscale=i == n - 1), row=1, col=i + 1)
-        box_cells(figure, np.argwhere(equal[i]), row=1, col=i + 1)
-        figure.update_xaxes(title=f"key before {second}", type="category", row=1, col=i + 1)
-        figure.update_yaxes(
-            title=f"key before {first}", type="category", autorange="reversed", row=1, col=i + 1
-        )
+        figure.add_trace(heatmap.update(showscale=i == n - 1), **at)
+        box_cells(figure, np.argwhere(equal[i]), **at)
+        figure.update_xaxes(title=f"key before {second}", type="category", **at)
+        figure.update_yaxes(title=f"key before {first}", type="category", autorange="reversed", **at)
     return styled(figure, title, height=height)
 
 
@@ -94,25 +93,43 @@ def place_map(
         grid = rearrange(values, "site layer pos -> (layer site) pos")
         bar = {"title": colorbar, "len": 0.9, "thickness": 14}
         figure.add_trace(go.Heatmap(z=grid, colorbar=bar, showscale=column == len(panels), **scale), **at)
-        figure.update_xaxes(
-            tickvals=list(range(n_pos)),
-            ticktext=[names.get(position, str(position)) for position in range(n_pos)],
-            tickangle=0,
-            tickfont={"size": 10},
-            range=[-0.5, n_pos - 0.5],
-            title="position",
-            **at,
-        )
-        figure.update_yaxes(
-            tickvals=list(range(0, len(rows), step)),
-            ticktext=rows[::step],
-            tickfont={"size": 10},
-            range=[-0.5, len(rows) - 0.5],
-            **at,
-        )
         if np.isnan(grid).all():
             middle = {"x": (n_pos - 1) / 2, "y": (len(rows) - 1) / 2}
             figure.add_annotation(text=nothing, showarrow=False, **middle, **at)
+    columns = [names.get(position, str(position)) for position in range(n_pos)]
+    figure.update_xaxes(title="position", tickvals=list(range(n_pos)), ticktext=columns, tickangle=0)
+    figure.update_xaxes(tickfont={"size": 10}, range=[-0.5, n_pos - 0.5])
+    figure.update_yaxes(tickvals=list(range(0, len(rows), step)), ticktext=rows[::step])
+    figure.update_yaxes(tickfont={"size": 10}, range=[-0.5, len(rows) - 0.5])
     figure.update_yaxes(title="layer and site", row=1, col=1)
     figure.update_annotations(font_size=10)  # the subplots' titles
     return styled(figure, title, height=min(1200, 180 + 28 * len(rows)))
+
+
+def cluster_figure(
+    points: Float[np.ndarray, "sequence 2"],
+    labels: Int[np.ndarray, " sequence"],
+    pairs: Sequence[Sequence[int]],
+    title: str,
+) -> go.Figure:
+    """Plot a pair as filled circles, and the reversed pair as open diamonds of the same colour.
+
+    The plot has eight colours. After eight pairs of different colours, the plot repeats the colours with
+    filled and open squares.
+    """
+    figure = go.Figure()
+    chains = [tuple(map(int, pair)) for pair in pairs]
+    groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
+    for label, chain in enumerate(chains):
+        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
+        color = CATEGORIES[number]
+        mirror = chain > chain[::-1]
+        symbols = ("diamond-open", "square-open") if mirror else ("circle", "square")
+        marker = {"color": color, "size": 7 if mirror else 6, "symbol": symbols[turn % 2]}
+        marker["line"] = {"width": 1.5 if mirror else 0, "color": color}
+        x, y = points[labels == label].T
+        figure.add_scatter(x=x, y=y, mode="markers", name=",".join(map(str, chain)), marker=marker)
+    figure.update_xaxes(title="t-SNE 1", zeroline=False)
+    figure.update_yaxes(title="t-SNE 2", zeroline=False)
+    figure.update_layout(legend={"title": {"text": "anchors"}, "itemsizing": "constant"})
+    return styled(figure, title, height=520)

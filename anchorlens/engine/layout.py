@@ -145,7 +145,8 @@ class Transformer(FlatLayout):
             if name.endswith("_K"):
                 name, shape = f"{name}V", (*shape[:-1], 2 * d_z)
             if name.endswith(_ROUTER):
-                mlp, n, d_mlp = name.removesuffix(_ROUTER), self.config.num_experts or 0, self.config.d_mlp
+                mlp = name.removesuffix(_ROUTER)
+                n, d_mlp = self.config.num_experts or 0, self.config.d_mlp
                 merged[f"{mlp}.W_router"] = (d_model, n)
                 merged[f"{mlp}.W_experts_in"] = (d_model, 2 * n * d_mlp)
                 merged[f"{mlp}.W_experts_out"] = (n * d_mlp, d_model)

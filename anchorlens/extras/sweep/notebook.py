@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult
 from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
-from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGNS, phase_tables
+from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, phase_tables, symbols
 from anchorlens.show import VERDICT_SHEETS, rendered, view
 from anchorlens.views import html
 
@@ -38,7 +38,7 @@ def sweep_html(result: SweepResult) -> str:
         labels=result.phases,
         maps=maps[:MOST_MAPS],
         n_more=len(maps[MOST_MAPS:]),
-        signs=SIGNS,
+        symbols=symbols(result),
         failed=[
             (f"{cell.id} {name_of_cell(cell, result.axes)}", f"{cell.status}: {cell.error}")
             for cell in failed[:MOST_FAILED]

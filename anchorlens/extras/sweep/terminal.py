@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anchorlens.extras.sweep.cells import TROUBLES, Cell, SweepResult, axes_of, cell_ids, metrics_of
 from anchorlens.extras.sweep.diagram.axes import name_of_cell, value_label
-from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, SIGNS, phase_tables
+from anchorlens.extras.sweep.diagram.layout import MOST_MAPS, phase_tables, symbols
 from anchorlens.extras.sweep.sweep_folder import SweepFolder
 from anchorlens.recipes import RunConfig
 from anchorlens.show import FittedTable, Table, Terminal, megabytes, number, print_json
@@ -72,7 +72,7 @@ def print_sweep(result: SweepResult, *, cells: bool = False) -> None:
             console.print(FittedTable(table))
         if len(maps) > MOST_MAPS:
             console.print(f"and {len(maps) - MOST_MAPS} more maps; use anchorlens diagram to see all")
-        console.print(f"One symbol per seed: {SIGNS}")
+        console.print(symbols(result))
     failed = [cell for cell in result if cell.status in TROUBLES]
     for cell in failed[:MOST_ROWS]:
         console.print(f"{cell.status}: {_where(cell, result)}: {cell.error}")

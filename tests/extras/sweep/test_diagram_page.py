@@ -159,12 +159,28 @@ class TestContent:
         html = diagram_html(sweep_of([cell("3", weight_decay=decay) for decay in (0, 1)]))
         assert "weight_decay (2); weight_decay across ·" in html and 'id="slice"' not in html
 
-    def test_its_title_is_the_name_of_the_folder(self, tmp_path, monkeypatch):
+    def test_its_title_is_the_name_of_the_folder_and_the_axes(self, tmp_path, monkeypatch):
         (tmp_path / "grid").mkdir()
         monkeypatch.chdir(tmp_path / "grid")
         for out in (".", tmp_path / "grid", "../grid"):
             html = diagram_html(sweep_of([cell("3")], out=out))
-            assert "<title>Phase diagram: grid –" in html and "<h1>grid</h1>" in html
+            assert "<title>Phase diagram: grid: gamma –" in html and "<h1>grid: gamma</h1>" in html
+
+    def test_symbols_and_captions_are_those_of_its_runs(self):
+        def told(*signs):
+            cells = [cell(sign, gamma=0.1 * k) for k, sign in enumerate(signs, 3)]
+            page = Page(diagram_html(sweep_of(cells)))
+            html = " ".join(" ".join(page.texts).split())
+            assert "`" not in html.partition("Maps")[2] and "conflict" not in html
+            return html
+
+        unfit = told("underfit", "underfit")
+        assert "? underfit: no phase (slanted hatch) Maps" in unfit and "none has a phase" in unfit
+        both = told("3", "underfit")
+        assert "3 Phase 3; ? underfit: no phase (slanted hatch); = agree Maps" in both
+        assert "A run that has not fit its training data has no phase." in both and "none has" not in both
+        fit = told("3", "2c")
+        assert "hatch" not in fit and "has no phase" not in fit and "2c Phase 2 with commutativity" in fit
 
     def test_132_cells_stay_far_below_ten_megabytes(self, tmp_path):
         (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LOG))
@@ -269,7 +285,7 @@ class TestInBrowser:
         browser.wait(f"{DRAWN} === 8")  # of nine: no symmetric accuracy here
         assert (
             browser.evaluate("document.title")
-            == "Phase diagram: " + HOSTILE.replace("/", "") + " – anchorlens"
+            == "Phase diagram: " + HOSTILE.replace("/", "") + ": gamma × weight_decay – anchorlens"
         )
         assert not browser.complaints()
 

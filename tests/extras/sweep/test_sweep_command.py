@@ -25,7 +25,7 @@ def test_status_counts_and_maps(out):
     text = run("status", out).stdout
     assert f"{out}: 4 finished" in text and "phases: 4 undecided: underfit" in text
     assert "gamma" in text.splitlines()[3] and "/" not in text.splitlines()[3]  # one axis beside the seed
-    assert text.count("??") == 2 and "One symbol per seed" in text
+    assert text.count("??") == 2 and "One symbol per seed: ? underfit: no phase\n" in text
 
 
 def test_status_lists_cells(out):

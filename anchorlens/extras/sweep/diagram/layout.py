@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -132,16 +132,17 @@ def arranged(cells: Sequence[Cell], x: str, y: str | None) -> Layout:
     return Layout(across, up, tuple(squares))
 
 
-SIGNS = (
-    "1, 2, c (2 with commutativity), 3; in conflict i inferential, s symmetric, m mixed, n neither; "
-    "without OOD M memorises, O knows that the order does not matter, G generalises; "
-    "? undecided, x failed, . missing"
-)
-"""The meanings of the symbols."""
 SIGN_OF = dict(zip(outcomes.OUTCOMES, "12c32ismnMOG??x.", strict=True))
 """The symbol of each outcome, one character."""
 MOST_MAPS = 4
 """The largest number of maps shown."""
+
+
+def symbols(cells: Iterable[Cell]) -> str:
+    """Return the meanings of the symbols that `phase_tables` draws for these runs."""
+    found = set(map(outcome, cells))
+    meanings = (f"{sign} {one.name}" for one, sign in SIGN_OF.items() if one in found)
+    return f"One symbol per seed: {'; '.join(meanings)}"
 
 
 def phase_tables(result: SweepResult) -> list[Table]:

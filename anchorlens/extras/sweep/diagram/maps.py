@@ -157,14 +157,12 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
 
 
 def _phases(layout: Layout) -> dict[str, Any]:
-    kinds = {
-        "Solution by behaviour": outcomes.SOLUTIONS,
-        "What was learnt, by behaviour": outcomes.LEARNT,
-        "Phase by behaviour": outcomes.PHASES,
-    }
-    found = layout.by_category(outcomes.outcome).keys()
-    title = next((name for name, kind in kinds.items() if not found.isdisjoint(kind)), "Phase by behaviour")
-    return _map_of_categories(layout, outcomes.outcome, outcomes.OUTCOMES, title, kinds[title])
+    title, always = {
+        "solution": ("Solution by behaviour", outcomes.SOLUTIONS),
+        "label": ("What was learnt, by behaviour", outcomes.LEARNT),
+        "phase": ("Phase by behaviour", outcomes.PHASES),
+    }[_kind(layout.cells)]
+    return _map_of_categories(layout, outcomes.outcome, outcomes.OUTCOMES, title, always)
 
 
 def _courses(layout: Layout) -> dict[str, Any]:
@@ -254,7 +252,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
     data = []
     for category, (symbol, share) in SYMBOLS.items():
         bands = groups.get(category, [])
-        if bands or (category in outcomes.PHASES and not groups.keys() & set(outcomes.LEARNT)):
+        if bands or category in always:
             drawn = {"symbol": symbol, "line": {"color": outcomes.INK, "width": 1}}
             in_legend = {**drawn, "size": share * IN_LEGEND, "color": "#C9CED6"}
             data.append(_no_points(name=category.name, marker=in_legend))
@@ -319,13 +317,38 @@ def maps_of(cells: Sequence[Cell]) -> tuple[Map, ...]:
         for one in metrics_of(cells)
         if (one.in_tables or one.in_maps) and (underfit or one.name != "train")
     )
-    of_tasks = {cell.run.task.metrics for cell in cells}
-    without_ood = all(has_labels(metrics) and not has_phases(metrics) for metrics in of_tasks)
+    captions = _captions(cells)
     return (
-        Map("phase", _phases, CAPTIONS["phase"]),
-        *([Map("course", _courses, CAPTIONS["course"])] if without_ood else []),
+        Map("phase", _phases, captions["phase"]),
+        *([Map("course", _courses, captions["course"])] if _is_without_ood(cells) else []),
         *numbers,
-        *([Map(PASSED, _steps, CAPTIONS[PASSED])] if any(cell.numbers.get(PASSED) for cell in cells) else []),
-        Map("stable_rank", _ranks, CAPTIONS["stable_rank"]),
-        Map("agreement", _agreements, CAPTIONS["agreement"]),
+        *([Map(PASSED, _steps, captions[PASSED])] if any(cell.numbers.get(PASSED) for cell in cells) else []),
+        Map("stable_rank", _ranks, captions["stable_rank"]),
+        Map("agreement", _agreements, captions["agreement"]),
     )
+
+
+def _is_without_ood(cells: Sequence[Cell]) -> bool:
+    of_tasks = {cell.run.task.metrics for cell in cells}
+    return all(has_labels(metrics) and not has_phases(metrics) for metrics in of_tasks)
+
+
+def _kind(cells: Sequence[Cell]) -> str:
+    """Return the word for what these runs have: phases, solutions, or labels of a task without OOD."""
+    if not set(map(outcomes.outcome, cells)).isdisjoint(outcomes.SOLUTIONS):
+        return "solution"
+    return "label" if _is_without_ood(cells) else "phase"
+
+
+def _captions(cells: Sequence[Cell]) -> dict[str, Caption]:
+    """Return the caption of each map, in the words of what these runs have."""
+    what, found = _kind(cells), set(map(outcomes.outcome, cells))
+    words = {"what": what, "What": what.capitalize(), "aside": "", "unseen": "held-out data", "unfit": ""}
+    if what == "phase":
+        words |= {"aside": ", commutativity aside", "unseen": "unseen pairs"}
+    if found <= {UNDERFIT, FAILED, MISSING}:
+        words["unfit"] = f" No run here has fit its training data, so none has a {what}."
+    elif UNDERFIT in found:
+        words["unfit"] = f" A run that has not fit its training data has no {what}."
+    texts = {name: (text.format(**words) for text in caption) for name, caption in CAPTIONS.items()}
+    return {name: Caption(*text) for name, text in texts.items()}

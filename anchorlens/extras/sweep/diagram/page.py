@@ -7,7 +7,7 @@ import gzip
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,11 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from anchorlens import classify
-from anchorlens.extras.sweep.cells import SweepResult, axes_of, diagram, metrics_of
+from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, diagram, metrics_of
 from anchorlens.extras.sweep.diagram import axes
 from anchorlens.extras.sweep.diagram.layout import Layout, arranged
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
-from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, outcome
+from anchorlens.extras.sweep.diagram.outcomes import OUTCOMES, agreement, course, outcome
 from anchorlens.extras.sweep.notebook import TEMPLATES, cell_report
 from anchorlens.files import PAGES, check_can_write
 from anchorlens.plots import script_json, thinned, training_curve, training_traces
@@ -29,12 +29,9 @@ from anchorlens.show import html_page, write_page, write_report
 from anchorlens.tasks import Metric
 from anchorlens.training import progress_bar
 
-SIGNS = (
-    "2c is Phase 2 with commutativity, 2? Phase 2 where that is too near to tell, ? no phase, × a run that "
-    "failed or diverged, · one not trained yet. Slanted hatches lie over runs that have not fit their "
-    "training data, crossed ones stand for runs that failed or diverged: the phases describe neither."
-)
-"""The meanings of symbols and hatches."""
+_HATCHES = {"/": " (slanted hatch)", "x": " (crossed hatch)", "-": " (level hatch)"}
+_SYMBOLS = {"phase": outcome, "course": course, "agreement": agreement}
+"""The function from a run to its category, for each map that writes symbols."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,13 +182,13 @@ def diagram_html(
         TEMPLATES / "diagram.html",
         scripts=(TEMPLATES / "diagram.js",),
         styles=TEMPLATES / "diagram.css",
-        name=result.out.resolve().name or str(result.out),
+        name=f"{result.out.resolve().name or result.out}: {' × '.join(filter(None, (x, y)))}",
         axes=f"{varying_in_words or 'one configuration'}; {x} across" + (f", {y} up" if y else ""),
         n_cells=len(cells),
         statuses=Counter(cell.status for cell in cells),
         slices=slices,
         categories=[c for c in OUTCOMES if any(c in part.layout.counts for part in slices)],
-        signs=SIGNS,
+        symbols=_symbols(cells, [map.name for map in maps if map not in absent]),
         maps=[map for map in maps if map not in absent],
         absent=absent,
         fields=fields,
@@ -204,6 +201,12 @@ def diagram_html(
         value_label=axes.value_label,
         outcome=outcome,
     )
+
+
+def _symbols(cells: Sequence[Cell], maps: Iterable[str]) -> str:
+    """Return the meaning of each symbol, with its hatch, that occurs in these maps."""
+    found = {_SYMBOLS[name](cell): None for name in maps if name in _SYMBOLS for cell in cells}
+    return "; ".join(f"{one.sign} {one.name}{_HATCHES.get(one.hatch, '')}" for one in found)
 
 
 def _json(content: object) -> str:

@@ -135,6 +135,7 @@ def ticks(text: str) -> Markup:
     >>> str(ticks("`a<b` where both are there"))
     '<code>a&lt;b</code> where both are there'
     """
+    text = safe_lines(text)
     parts = [escape(part) for part in text.split("`")]
     if len(parts) % 2 == 0:  # a backtick without a partner
         return escape(text)

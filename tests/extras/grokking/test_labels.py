@@ -9,6 +9,7 @@ import torch
 from anchorlens import AnchorTask, ModelConfig, TrainConfig, classify, train
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.extras.sweep.diagram import outcomes
+from anchorlens.show.terminal.verdict import print_verdict
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.measures import Accuracy, has_labels, has_phases
 from anchorlens.tasks.shared.phases import LEARNT, course_in_words, learnt_by_definition, passed_at
@@ -249,3 +250,21 @@ class TestRun:
         text = (tmp_path / "report.html").read_text()
         assert "The labels by definition" in text and "The phases by definition" not in text
         assert all(label in text for label in LEARNT)
+
+    def test_its_report_begins_with_what_it_did_and_its_curve(self, memorising, tmp_path):
+        verdict = classify(memorising[1])
+        verdict.report(tmp_path / "report.html")
+        text = (tmp_path / "report.html").read_text()
+        places = [
+            text.index(one) for one in (verdict.course, "By the probes", "Training curve", 'id="evidence"')
+        ]
+        assert places == sorted(places) and text.count('id="training_curve"') == 1
+        assert "<code>a b =</code>" in text and "read as `" not in text
+        trajectory = text[text.index("Label against step") :].partition("</table>")[0]
+        assert ">OOD<" not in trajectory and ">Phase<" not in trajectory and ">none<" not in trajectory
+
+    def test_the_screen_says_it_below_the_label(self, memorising, capsys):
+        verdict = classify(memorising[1], name="run")
+        print_verdict(verdict)
+        first, second = capsys.readouterr().out.replace("\n", " ").split("┏")[0].split(" did not grok: ")
+        assert first == f"run: {verdict.headline}" and second.startswith("fits after")

@@ -365,12 +365,9 @@ def processes(runs: Sequence[RunConfig], workers: int | None) -> int:
         workers = max(1, loky.cpu_count() // max(run.train_config.threads or 1 for run in runs))
     if min(workers, len(runs)) == 1:
         return 1
-    largest = max(runs, key=_size)
+    sizes = [r.train_config.batch_size * r.task.seq_len * r.model_config.activations for r in runs]
+    largest = runs[int(np.argmax(sizes))]
     return min(workers, _that_fit(len(runs), count_cost(largest).bytes + PROCESS_BYTES, torch.device("cpu")))
-
-
-def _size(run: RunConfig) -> int:
-    return run.train_config.batch_size * run.task.seq_len * run.model_config.activations
 
 
 def _that_fit(n: int, n_bytes: int, device: torch.device) -> int:

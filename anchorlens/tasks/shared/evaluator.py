@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from anchorlens.tasks.shared.base import LogitsModel, Task
 
 
-INSTEAD = "lambda tokens: model(tokens).logits, or model(tokens)[0]"
-"""The advice for a model whose output holds the logits in another form."""
-
-
 def logits_in(
     output: object, tokens: Int[Tensor, "batch pos"], d_vocab_out: int
 ) -> Float[Tensor, "batch n_last d_vocab_out"]:
@@ -54,7 +50,7 @@ def logits_in(
     if isinstance(output, Mapping):
         got += f" with the keys {safe_repr(list(output))}"
     a_pair = [tuple(one.shape[:2]) == tuple(tokens.shape) and one.dim() == 3 for one in arrays]
-    advice = f"Give a function that returns logits: {INSTEAD}"
+    advice = "Give a function that returns logits: lambda tokens: model(tokens).logits, or model(tokens)[0]"
     if any(a_pair) and not found:
         advice = "Check that the model belongs to the task."
     raise ValueError(f"model must return {asked}, got {got}. {advice}")

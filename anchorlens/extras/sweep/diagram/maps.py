@@ -249,6 +249,7 @@ def _ranks(layout: Layout) -> dict[str, Any]:
     largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
 
     groups = _groups(layout, RANK, outcomes.outcome, outcomes.UNMEASURED)
+    always = outcomes.PHASES if _kind(layout.cells) == "phase" else ()
     data = []
     for category, (symbol, share) in SYMBOLS.items():
         bands = groups.get(category, [])

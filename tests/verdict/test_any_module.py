@@ -25,6 +25,7 @@ from torch import nn
 
 from anchorlens import classify, evaluate
 from anchorlens.probes import holdout, stable_rank
+from anchorlens.probes.shared.look_up import LookUp
 from anchorlens.training.checkpoints import shipped
 from anchorlens.verdict.classify import NOT_VALIDATED
 from anchorlens.verdict.probe_verdict import phase_by_holdout
@@ -92,6 +93,20 @@ class TestLabels:
         found = holdout(fitted("mlp", points, label), training_set=(points, label))
         assert found.holdout_ratio > 0.84 and 100 < found.n_groups < 200 and found.in_any_order is False
         assert phase_by_holdout(found).cause == "answered by look-up"
+
+    @pytest.mark.parametrize(
+        ("halves", "symmetric", "n_groups", "in_any_order"),
+        [(2, True, range(210, 235), True), (2, False, [400], False), (3, True, [400], False)],
+    )
+    def test_numbers_whose_halves_are_exchanged(self, halves, symmetric, n_groups, in_any_order):
+        """Random labels of the pairs of 20 one-hot vectors; the same for (a, b) and (b, a) or not."""
+        rng = np.random.default_rng(0)
+        a, b = np.divmod(np.arange(400), 20)
+        labels = rng.integers(0, 20, (20, 20))
+        numbers = np.hstack([np.eye(20, 21)[a], np.eye(20, 21)[b], np.zeros((400, halves - 2))])
+        order = (np.minimum(a, b), np.maximum(a, b)) if symmetric else (a, b)
+        groups = LookUp(numbers, labels[order]).groups(rng)
+        assert groups.n in n_groups and groups.in_any_order is in_any_order
 
     def test_chance_of_numbers_is_the_commonest_class(self, learnt):
         found = holdout(learnt, training_set=(SIGNS, PARITY), related=False)

@@ -107,7 +107,7 @@ class Holdout(ProbeResult):
     """The number of groups of related sequences, among at most 5,000 random sequences. Two sequences are
     related if a look-up of one finds the other. Without related sequences, each sequence is a group."""
     in_any_order: bool | None
-    """Whether related sequences have the same tokens in another order."""
+    """Whether related sequences have the same tokens, or halves of numbers, in another order."""
     dose: float
     """The mean weight decay of the first 80 updates, from 0 to `weight_decay`. Weights decay only in updates
     with a batch accuracy of at least 0.85."""

@@ -1,7 +1,8 @@
 """The look-up baseline: how well the other rows of training data answer a row, without any rule.
 
 Each way of looking up answers a left-out row from the most similar other rows: the longest common end of the
-tokens, the tokens in any order, the edit distance, or the Euclidean distance of numbers.
+tokens, the tokens in any order, the edit distance, or, for numbers, the Euclidean distance and both halves
+in either order.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class LookUp:
             targets: the target of each row [row], or targets [row, pos] with -100 at unscored positions.
         """
         self._given, self._are_tokens = inputs, inputs.dtype.kind in "iu"
+        self._way_of_orders = 1 if self._are_tokens else 2  # in `_answers`
         self._targets = targets.astype(np.int64).reshape(len(targets), -1)
         self._row, self._column = np.nonzero(self._targets != IGNORE)
         self._wanted = self._targets[self._row, self._column]
@@ -81,6 +83,20 @@ class LookUp:
         places = np.unique(self._inputs, return_inverse=True)[1].reshape(self._inputs.shape) % _MOST_COUNTS
         counts = [np.bincount(row, minlength=places.max() + 1) for row in places]
         return np.stack(counts).astype(np.float32)
+
+    @cached_property
+    def _mirrors(self) -> Int[np.ndarray, " row"] | None:
+        """The same number for rows of numbers that differ in the order of their halves.
+
+        None if no rows do, or if such rows have different targets.
+        """
+        if self._are_tokens or self._points.shape[1] % 2:
+            return None
+        both = self._points.reshape(2 * len(self._points), -1)
+        halves = np.sort(np.unique(both, axis=0, return_inverse=True)[1].reshape(-1, 2), axis=1)
+        first, number = distinct_rows(halves)
+        answers, _ = distinct_rows(np.hstack([halves, self._targets]))
+        return number if len(answers) == len(first) < len(halves) else None
 
     @cached_property
     def _ends(self) -> list[Int[np.ndarray, " question"]]:
@@ -146,14 +162,14 @@ class LookUp:
             joined = _joined(groups.of_row[np.hstack(links[way])], groups.n)[groups.of_row]
             if joined.max() + 1 < _FEWEST_GROUPS or np.bincount(joined).max() > _LARGEST_GROUP * len(joined):
                 break
-            by_order = way == 1 and (groups.in_any_order or groups.n == len(joined))
+            by_order = way == self._way_of_orders and (groups.in_any_order or groups.n == len(joined))
             groups = Groups(joined, by_order and self._order_is_without_effect())
         return best
 
     def _order_is_without_effect(self) -> bool:
-        """Return whether sequences of the same tokens in any order always have the same targets."""
+        """Return whether rows of the same tokens or halves in any order always have the same targets."""
         if not self._are_tokens:
-            return False
+            return self._mirrors is not None
         bags = np.sort(self._inputs, axis=1)
         n_bags, n_answers = (len(distinct_rows(one)[0]) for one in (bags, np.hstack([bags, self._targets])))
         return n_bags == n_answers
@@ -174,6 +190,10 @@ class LookUp:
                 differ += column[out][:, None] != column[others]
             near = others[np.hstack([near, _smallest(differ)])]
             yield self._by_rows(out, near, _edit_distances(self._inputs[out], self._inputs[near]), asked)
+        elif self._mirrors is not None:
+            differ = (self._mirrors[out][:, None] != self._mirrors[others]).astype(np.int16)
+            near = _smallest(differ)
+            yield self._by_rows(out, others[near], np.take_along_axis(differ, near, axis=1), asked)
 
     def _by_ends(self, asked: Bool[np.ndarray, " question"], ends: list[np.ndarray]) -> Answers:
         """Answer with the most frequent target after the longest end of the tokens that occurs elsewhere."""

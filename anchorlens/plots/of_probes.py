@@ -37,7 +37,7 @@ def key_cosines(
     n = max(1, len(compared))
     figure = make_subplots(rows=1, cols=n, horizontal_spacing=0.34 / n)
     for i, (first, second) in enumerate(compared):
-        at = {"row": 1, "col": i + 1}
+        at: dict[str, Any] = {"row": 1, "col": i + 1}
         heatmap = cosine_heatmap(cosines[i], keys, "cosine,<br>centred")
         figure.add_trace(heatmap.update(showscale=i == n - 1), **at)
         box_cells(figure, np.argwhere(equal[i]), **at)
@@ -125,7 +125,7 @@ def cluster_figure(
         color = CATEGORIES[number]
         mirror = chain > chain[::-1]
         symbols = ("diamond-open", "square-open") if mirror else ("circle", "square")
-        marker = {"color": color, "size": 7 if mirror else 6, "symbol": symbols[turn % 2]}
+        marker: dict[str, Any] = {"color": color, "size": 7 if mirror else 6, "symbol": symbols[turn % 2]}
         marker["line"] = {"width": 1.5 if mirror else 0, "color": color}
         x, y = points[labels == label].T
         figure.add_scatter(x=x, y=y, mode="markers", name=",".join(map(str, chain)), marker=marker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -67,10 +67,10 @@ class AttentionPatterns(ProbeResult):
         )
         small = n_columns > 2
         bar = {"title": "attention", "len": 0.9, "thickness": 14}
-        ticks = {"tickvals": list(range(n_pos)), "ticktext": [str(token) for token in self.tokens]}
-        ticks["tickfont"] = {"size": 8 if small else 10}
+        ticks: dict[str, Any] = {"tickvals": list(range(n_pos)), "tickfont": {"size": 8 if small else 10}}
+        ticks["ticktext"] = [str(token) for token in self.tokens]
         for i, head in enumerate(heads):
-            at = {"row": i // n_columns + 1, "col": i % n_columns + 1}
+            at: dict[str, Any] = {"row": i // n_columns + 1, "col": i % n_columns + 1}
             values = np.where(np.tri(n_pos, dtype=bool), self.attention[head], np.nan)
             figure.add_trace(go.Heatmap(z=values, colorbar=bar, showscale=i == 0, **SHARE), **at)
             figure.update_xaxes(title="to" if at["row"] == n_rows else None, **ticks, **at)

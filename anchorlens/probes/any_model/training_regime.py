@@ -66,7 +66,7 @@ class TrainingRegime(ProbeResult):
 
     def plot(self) -> go.Figure:
         """Plot the relative change of each matrix as a bar, and both kernels if the result has kernels."""
-        kernels = [] if self.initial_kernel is None else [self.initial_kernel, self.kernel]
+        kernels = [one for one in (self.initial_kernel, self.kernel) if one is not None]
         figure = make_subplots(rows=1, cols=1)
         if kernels:
             figure = make_subplots(
@@ -78,12 +78,13 @@ class TrainingRegime(ProbeResult):
                 horizontal_spacing=0.16,
                 subplot_titles=("", "tangent kernel at the start", "tangent kernel now"),
             )
-        names, first = [short_name(name) for name in self.names], {"row": 1, "col": 1}
+        names = [short_name(name) for name in self.names]
+        first: dict[str, Any] = {"row": 1, "col": 1}
         figure.add_bar(
             y=names, x=self.relative_changes, orientation="h", marker_color=BLUE, showlegend=False, **first
         )
         if (change := self.relative_change) is not None:
-            ends = {"x0": change, "x1": change, "y0": -0.5, "y1": len(names) - 0.5}
+            ends: dict[str, Any] = {"x0": change, "x1": change, "y0": -0.5, "y1": len(names) - 0.5}
             figure.add_shape(type="line", **ends, line={"color": ORANGE, "width": 3}, **first)
         title = "||W - W<sub>0</sub>|| / ||W<sub>0</sub>|| (line: all)"
         figure.update_xaxes(title=title, rangemode="tozero", **first)
@@ -91,7 +92,7 @@ class TrainingRegime(ProbeResult):
         bar = {"title": "share of<br>its largest", "len": 0.36, "y": 0.17, "thickness": 14}
         for column, kernel in enumerate(kernels, start=1):
             values = kernel / max(np.abs(kernel).max(), np.finfo(float).tiny)
-            at = {"row": 2, "col": column}
+            at: dict[str, Any] = {"row": 2, "col": column}
             figure.add_trace(go.Heatmap(z=values, colorbar=bar, showscale=column == 2, **COSINE), **at)
             figure.update_xaxes(title="sequence", constrain="domain", **at)
             figure.update_yaxes(autorange="reversed", scaleanchor=f"x{column + 1}", constrain="domain", **at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -80,7 +80,7 @@ class GradientSharing(ProbeResult):
         n = len(self.parts)
         figure = make_subplots(rows=1, cols=n, subplot_titles=self.parts, horizontal_spacing=0.22 / n)
         for i, matrix in enumerate(self.cosines):
-            at = {"row": 1, "col": i + 1}
+            at: dict[str, Any] = {"row": 1, "col": i + 1}
             figure.add_trace(cosine_heatmap(matrix, names).update(showscale=i == n - 1), **at)
             box_cells(figure, np.argwhere(self.relations == 0), width=1, **at)
             figure.update_xaxes(title="pair of anchors", type="category", tickangle=-90, **at)

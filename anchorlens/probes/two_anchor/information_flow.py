@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import plotly.graph_objects as go
@@ -150,15 +150,15 @@ class InformationFlow(ProbeResult):
             marker = {"color": [0], "colorbar": bar, **EFFECT}
             figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)
         answer = f"{self.answer}" if self.answer == self.target else f"{self.answer} (not {self.target})"
-        top = {"y": n_layers, "showarrow": False}
-        right = {"x": n_pos - 0.6, "xanchor": "right", "yshift": 28}
+        top: dict[str, Any] = {"y": n_layers, "showarrow": False}
+        right: dict[str, Any] = {"x": n_pos - 0.6, "xanchor": "right", "yshift": 28}
         figure.add_annotation(text=f"<b>answer {answer}</b>", **right, **top)
         if note:
             figure.add_annotation(text=note, x=-0.4, xanchor="left", yshift=44, **top)
         span = [-0.6, n_pos - 0.4]
         figure.update_xaxes(title="position", dtick=1, range=span, showline=False, zeroline=False)
         rows = ["tokens"] + [f"after layer {layer}" for layer in range(n_layers)]
-        ticks = {"tickvals": list(range(n_layers + 1)), "ticktext": rows}
+        ticks: dict[str, Any] = {"tickvals": list(range(n_layers + 1)), "ticktext": rows}
         figure.update_yaxes(range=[-0.35, n_layers + 0.6], showline=False, **ticks)
         figure.update_layout(legend={"orientation": "h", "y": -0.2 / max(1, n_layers / 2), "yanchor": "top"})
         return styled(figure, f"Information flow{which}", height=min(1600, 220 + 120 * n_layers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -88,7 +88,8 @@ class MaskSecondAnchor(ProbeResult):
             box_cells(figure, [(start, start) for start in range(0, len(cosines), size)], size=size, width=1)
         shown = range(0, len(values), max(1, len(values) // 8))
         middles = [size * i + (size - 1) / 2 for i in shown]
-        ticks = {"constrain": "domain", "tickvals": middles, "ticktext": [str(values[i]) for i in shown]}
+        ticks: dict[str, Any] = {"constrain": "domain", "tickvals": middles}
+        ticks["ticktext"] = [str(values[i]) for i in shown]
         inputs = f"{'mean of ' if averaged else ''}{n_inputs} inputs (x, a) for each"
         figure.update_xaxes(title=f"g(x; a), {inputs}", **ticks)
         figure.update_yaxes(title="g(x; a)", autorange="reversed", scaleanchor="x", **ticks)

@@ -148,8 +148,8 @@ def nearest_neighbours(
     position = checked_position(task, key_position)
     chosen = many_keys(task) if keys is None else whole_numbers("keys", keys)
     inputs = [(key, pair) for pair in (*task.composed_pairs, *task.ood_pairs) for key in chosen]
-    every_key, chains = ([each[i] for each in inputs] for i in range(2))
-    tokens = anchor_sequences(task, every_key, chains, key_position=position)
+    chains = [pair for _, pair in inputs]
+    tokens = anchor_sequences(task, [key for key, _ in inputs], chains, key_position=position)
     sites = _SITES[1:] if model.cfg.attn_only or model.cfg.parallel_attn_mlp else _SITES
     for site in sites:
         hooks.assert_live(model, site, tokens[:4])

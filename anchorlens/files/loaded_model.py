@@ -41,6 +41,9 @@ class Trajectory(Mapping[int, Checkpoint]):
     Each checkpoint is made on demand.
     """
 
+    steps_are_known = True
+    """Whether the file gives the steps, and each has weights of its own."""
+
     def __init__(self, entries: Mapping[int, Callable[[], Checkpoint]] = MappingProxyType({})) -> None:
         """Store the function of each step that makes its checkpoint, or raises CheckpointError."""
         self._entries = dict(sorted(entries.items()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ _OPENING = ("vocabulary", "task", "train", "preset", "model")
 """The fields of a configuration file that may name other files."""
 _LARGEST = 2**20
 """The largest size of a configuration or vocabulary file, in bytes."""
+_YAML = (".yaml", ".yml")
+_LEAF = re.compile(r"^\s*([\w.-]+):[ \t]+([^\s#&*!|>\[{].*?)(?:\s+#.*)?$", re.MULTILINE)
 _NAMES = ("config", "cfg", "run", "params", "settings", "args", "hparams")
 """The names of files of settings beside a file of weights."""
 
@@ -67,7 +70,7 @@ class Settings:
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        """Read a file of JSON (which begins with a brace) or TOML.
+        """Read a file of JSON (which begins with a brace) or TOML, or the plain values of a YAML file.
 
         Raises:
             CheckpointError: If the file is missing, too large, or neither JSON nor TOML.
@@ -77,6 +80,8 @@ class Settings:
         is_json = False
         try:
             text = safe.decoded(data)
+            if path.suffix in _YAML:
+                return cls(path, _leaves(text))
             is_json = text.lstrip().startswith("{")
             return cls(path, safe.read_json(text) if is_json else safe.read_toml(text))
         except ValueError as error:
@@ -114,15 +119,26 @@ class Settings:
             return read_stored_task(self.values["task"], without_places=True)
 
 
+def _leaves(text: str) -> dict[str, Any]:
+    """Return the plain values of a YAML text by their names, whatever table they stand in."""
+    found: dict[str, Any] = {}
+    for name, value in _LEAF.findall(text):
+        try:
+            found[name] = safe.read_json(value.lower() if value in ("True", "False") else value)
+        except ValueError:
+            found[name] = None if value in ("~", "None") else value.strip("'\"")
+    return found
+
+
 def settings_beside(file: Path) -> Settings | None:
-    """Return the settings in a JSON file in the folder of a file of weights, or None without a file.
+    """Return the settings in a JSON or YAML file in the folder of a file of weights, or None without a file.
 
     Raises:
         CheckpointError: If the file cannot be read, or a link leads out of the folder.
     """
     stems = dict.fromkeys((file.stem, file.stem.replace("model", "config", 1), *_NAMES))
-    for stem in stems:
-        path = file.parent / f"{stem}.json"
+    for name in (stem + suffix for stem in stems for suffix in (".json", *_YAML)):
+        path = file.parent / name
         if path.is_file():
             with safe.reading(path):
                 safe.check_inside(file.parent, path, BLOBS)

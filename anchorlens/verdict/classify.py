@@ -185,7 +185,8 @@ def classify(
         subject = ClassifiedModel(**about, model=model, task=asked)
     else:
         subject = ClassifiedModel.of(checkpoint, asked, model, **about)
-    course = "; ".join((*_course(behaviour, subject, points), *given.facts))
+    known = points if given.trajectory.steps_are_known else ()
+    course = "; ".join((*_course(behaviour, subject, known), *given.facts))
     return Verdict(
         phase, by_probes, behaviour, agreement, explanation, warnings, subject, tuple(points), course
     )

@@ -1,24 +1,25 @@
 """Runs of modular arithmetic from other software: a run in one file, a folder of step files, bare weights.
 
-`layouts` finds the content of a file, and `networks` makes a HookedTransformer of its weights. No file states
-its operation reliably, so the operation is inferred from the answers of its last weights.
+`layouts` finds the content of a file and makes a HookedTransformer of its weights, and `readings` finds the
+reading of the file that the weights confirm.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from anchorlens.extras.grokking import layouts
 from anchorlens.extras.grokking.layouts import Run, hooked
-from anchorlens.extras.grokking.operations import OPERATIONS, SIGNS, answers
+from anchorlens.extras.grokking.operations import SIGNS
+from anchorlens.extras.grokking.readings import ASKED, LAST, Claims, FileReading, confirmed, readings_of
 from anchorlens.extras.grokking.task import ModularTask
 from anchorlens.files import (
     Checkpoint,
@@ -32,25 +33,27 @@ from anchorlens.files import (
 )
 from anchorlens.models import fingerprint, repeated
 from anchorlens.safe import CheckpointError, read_tensors, reading
-from anchorlens.tasks import FEWEST_TRAINED, Evaluator
-
-if TYPE_CHECKING:
-    from jaxtyping import Int
+from anchorlens.tasks import FIT_THRESHOLD, TokenBatch
+from anchorlens.texts import safe_text
 
 KIND = "run of modular arithmetic"
 
-_ASKED = tuple(name for name in OPERATIONS if name not in ("table", "random"))
-_NAMES_IN_CONFIGS = {**{sign: name for name, sign in SIGNS.items()}, **{name: name for name in _ASKED}}
-"""A map from the names of operations in configurations to the operations."""
-_LEAST = 0.95
-"""The least accuracy from which the weights confirm an operation."""
-_ACTIVATION = ("act_fn", "act_type", "activation", "activation_fn", "nonlinearity")
+_OPERATION = ("operation", "fn_name", "op", "operator", "task", "task_name", "fn", "group")
+_SHORT = {**{name[:3]: name for name in SIGNS}, **{sign: name for name, sign in SIGNS.items()}}
+"""A map from the beginnings and the signs of operations to the operations."""
+_ACTIVATION = ("act_fn", "act_type", "activation", "activation_fn", "activation_function", "nonlinearity")
+_ACTIVATIONS = ("relu", "gelu", "gelu_new")
 _DEFAULTS: dict[str, Any] = {
     **{"positional_embedding_type": "standard", "attention_dir": "causal", "eps": 1e-5},
     **{"use_attn_scale": True, "use_local_attn": False},
     **{"parallel_attn_mlp": False, "scale_attn_by_inverse_layer_idx": False},
 }
 """The values of a HookedTransformerConfig that is made without these arguments."""
+_VARIANTS = {None: "plain", "LN": "gpt2", "LNPre": "gpt2"}
+"""A map from normalization_type to the variant with these norms; LNPre is LN whose weights are folded."""
+_WHOLE = {"d_model", "n_layers", "n_ctx", "act_fn", "normalization_type"}
+"""The fields of every HookedTransformerConfig, or of the arguments that it was made of."""
+_MOST_NAMED = 500
 
 
 def file_in(folder: Path, config: Settings) -> Path | None:
@@ -65,141 +68,134 @@ def recognises(content: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source) -> LoadedModel:
-    """Read a run, infer the operation from its last weights, and return its trajectory.
+    """Read a run as its last weights confirm it, and return its trajectory.
 
     Raises:
         CheckpointError: If a configuration next to the file cannot be read, or does not describe the weights.
-        ValueError: If no HookedTransformer computes the function of the network, or no operation is found.
-            `p` and the trained pairs must fit the weights.
+        ValueError: If no HookedTransformer computes the function of the network, the weights confirm no
+            reading of the file, or the trained pairs do not fit p.
     """
     run = layouts.run_in(source.content)
     assert run is not None
-    given_config, table, path = _configuration(source, run)
-    settings, dropped = Settings.of_weights(path, given_config)
-    config = settings.values
-    weights = hooked(run.weights, config)
-    given = source.named_task
-    if given is not None and not isinstance(given, ModularTask):
-        raise ValueError(f"the kind of the task must be 'modular', got {given.kind!r}. Omit the task.")
-    task = given or _without_operation(weights, config)
-    if {"d_model", "n_layers", "n_ctx"} <= config.keys():  # a HookedTransformerConfig
-        fields = {**config, **table}
-        if {"act_fn", "normalization_type"} <= fields.keys():  # or the arguments that it was made of
-            fields = _DEFAULTS | fields
-    else:
-        activation = next((config[name] for name in _ACTIVATION if name in config), "relu")
-        fields = {"model": {"variant": "plain", "act_fn": str(activation).lower(), **table}}
-    found = read_source(
-        replace(source, content=weights, config=Settings(path, fields), task=task, beside=None)
-    )
-    notes, split = [*found.notes, *dropped], layouts.split_in(run.content, task.modulus)
-    if assumed := fields.keys() & _DEFAULTS.keys() - {*config, *table}:
-        notes.append(f"not given, and assumed as TransformerLens does: {', '.join(sorted(assumed))}")
-    if not {*_ACTIVATION} & {*config, *table}:
-        notes.append("its activation is not given: act_fn relu is assumed")
-    if run.along and not run.has_steps:
-        last = run.along[-1][0]
-        notes.append(
-            f"the steps of its checkpoints are not given: evenly spaced steps up to {last:,} are assumed"
-        )
-    if config.get("attn_coeff", 1) != 1:
-        notes.append(
-            f"the constant part of its attention (attn_coeff {config['attn_coeff']:.3g}) is read as heads "
-            "that attend evenly, which is exact at the last position"
-        )
-    facts = ()
-    if given is None:
-        operation, share, said = _operation(_answered(found, task), task.modulus, split, config)
-        task = replace(task, operation=operation)
-        facts = (said,) if share >= _LEAST else ()
-        notes += [] if facts else [said]
-    if split is None:
-        notes.append("its training pairs are not given: the pairs of the task's own split are assumed")
-    if found.checkpoint is None:
-        return replace(found, task=task, notes=tuple(notes), facts=facts)
-    data = None if split is None else task.sequences(np.array([n for n in split if task.answers[n] >= 0]))
-    checkpoint = replace(found.checkpoint, task=task, step=run.step, training_data=data)
-    entries, left_out = _entries(source.path, source.file, run, config, checkpoint)
-    tables = {step: table.values() for step, _, table in run.along if step in entries}
-    whole = (*notes, *left_out, *repeated({step: fingerprint(own) for step, own in tables.items()}))
-    return LoadedModel(checkpoint, task, whole, trajectory=Trajectory(entries), log=run.log, facts=facts)
-
-
-def _configuration(source: Source, run: Run) -> tuple[Mapping[str, Any], Mapping[str, Any], Path]:
-    """Return the settings of file, JSON and caller; the caller's table `model`; a path for errors."""
-    config, path = run.config, source.file
-    if not config and source.beside is not None:
-        config, path = source.beside.values, source.beside.path
-    if source.config is None:
-        return config, {}, path
-    given = dict(source.config.values)
-    table = given.pop("model", {})
+    path = next((one.path for one in (source.config, source.beside) if one is not None), source.file)
+    given = {} if source.config is None else dict(source.config.values)
+    fields, table = _stated_task(source, given.pop("task", None)), given.pop("model", {})
     table = table if isinstance(table, dict) else {}  # rep_theory's is the name of a class
-    given.pop("task", None)
-    return {**config, **given}, table, source.config.path
+    config = run.config or (source.beside.values if source.beside is not None else {})
+    settings, dropped = Settings.of_weights(path, {**config, **given})
+    run = run._replace(config=settings.values, said={**run.said, **config, **given, **table})
+    moduli = [fields["modulus"]] if "modulus" in fields else _moduli(run)
+    task = ModularTask.from_dict({"modulus": min(moduli), "tokens": "a b", **fields})
+    networks = _networks(replace(source, task=task, beside=None), run, Settings(path, table))
+    named, operation = _operation(run.said)
+    operation = fields.get("operation", operation)
+    claims = Claims(run.said, fields, moduli, run.sizes, operation, named, run.train_accuracy)
+    best, also = confirmed([*readings_of(networks, claims)], claims)
+    found, task = best.found, best.task
+    of = "all" if best.pairs is None else "its"
+    of += f" {len(best.targets):,} {'' if best.pairs is None else 'trained '}pairs"
+    chosen = ", ".join(best.unstated) or f"operation {task.operation}"
+    said = f"{chosen}: its last weights answer {best.accuracy:.4f} of {of} right under it{also}"
+    notes, facts = (*found.notes, *dropped, *_notes(run, best)), (said,)
+    if best.accuracy < FIT_THRESHOLD:
+        notes, facts = (said, *notes), ()
+    if found.checkpoint is None:
+        return replace(found, task=task, notes=notes, facts=facts)
+    step = run.along[-1][0] if LAST in best.unstated else run.step
+    if step is None and source.path.is_dir():
+        step = next(step for step, file in layouts.step_files(source.path).items() if file == source.file)
+    data = None
+    if best.pairs is not None:
+        kept = best.targets >= 0
+        tokens = task.sequences(best.pairs[kept]).tokens
+        data = TokenBatch(tokens, torch.from_numpy(best.targets[kept]))
+    checkpoint = replace(found.checkpoint, task=task, step=step, training_data=data)
+    entries, left_out = _entries(source.path, source.file, run, checkpoint)
+    tables = {step: table.values() for step, _, table in run.along if step in entries}
+    again = [*repeated({step: fingerprint(own) for step, own in tables.items()})]
+    trajectory = Trajectory(entries)
+    trajectory.steps_are_known = (run.steps_are_given or source.path.is_dir()) and not again
+    notes = (*notes, *left_out, *again)
+    return LoadedModel(checkpoint, task, notes, trajectory=trajectory, log=run.log, facts=facts)
 
 
-def _without_operation(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> ModularTask:
-    """Return the task that weights of these sizes can have, without its operation."""
-    n_tokens, n_positions = len(weights["embed.W_E"]), len(weights["pos_embed.W_pos"])
-    tokens: Any = ("a b", "a b =", "a op b =")[n_positions - 2]
-    n_numbers = n_tokens - (n_positions - 2)
-    if config.get("diff_vocab"):  # of pizza: the second number has tokens of its own
-        tokens, n_numbers = tokens.replace("b", "B"), n_numbers // 2
-    name, claimed = layouts.modulus_field(config) or ("p", n_numbers)
-    if claimed != n_numbers:
+def _stated_task(source: Source, given: object) -> dict[str, Any]:
+    """Return the fields of the task that the caller states."""
+    own = {} if source.task is None else source.task.to_dict()
+    stated = given if isinstance(given, dict) else own
+    if stated.get("kind", "modular") != "modular":
+        raise ValueError(f"the kind of the task must be 'modular', got {stated['kind']!r}. Omit the task.")
+    return {name: value for name, value in stated.items() if name != "kind"}
+
+
+def _operation(said: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the name of the operation in a file, and the operation that it means, or None."""
+    named = next((value.strip() for name in _OPERATION if isinstance(value := said.get(name), str)), None)
+    name = str(named).lower()
+    return named, name if name in ASKED else _SHORT.get(name if len(name) == 1 else name[:3])
+
+
+def _moduli(run: Run) -> list[int]:
+    """Return the modulus that the file states, or else the moduli that the sizes of the weights allow."""
+    (n_tokens, n_positions), n_answers = run.sizes, run.weights["unembed.W_U"].shape[-1]
+    most = min(n_tokens // (2 if run.said.get("diff_vocab") else 1), n_answers)
+    name, stated = layouts.modulus_field(run.said) or ("modulus", None)
+    likely = (min(most, n_tokens - n_positions + 2), n_answers - (n_answers == n_tokens))
+    found = [p for p in dict.fromkeys(likely if stated is None else [stated]) if 2 <= p <= most]
+    found = [p for p in found if n_answers in (n_tokens, p + 1) or n_answers != 2 * p - 1]
+    if not found:
         raise ValueError(
-            f"{name} must be {n_numbers} for weights with {n_tokens} tokens and the input `{tokens}`, got "
-            f"{claimed}. Give the configuration of this run."
+            f"{name} must be at most {most} for {n_tokens} tokens and {n_answers} outputs (2p - 1 outputs "
+            f"are sums without a modulus), got {stated}. Give the configuration of this run, or in "
+            '--config a table [task] with kind = "modular" and modulus'
         )
-    return ModularTask(modulus=n_numbers, tokens=tokens)
+    return found
 
 
-def _answered(found: LoadedModel, task: ModularTask) -> Int[np.ndarray, " pair"]:
-    """[p * p] Compute the answer of the last weights for each pair."""
-    model = found.model if found.checkpoint is None else found.checkpoint.fast_model()
-    return Evaluator(model, task, 4096).answers(task.sequences(np.arange(task.modulus**2)).tokens)
+def _networks(source: Source, run: Run, table: Settings) -> Iterator[tuple[LoadedModel, tuple[str, ...]]]:
+    """Yield the networks as which the weights of the file may be read, the likeliest first."""
+    said, is_whole = run.said, run.config.keys() >= _WHOLE
+    named = next((said[name] for name in _ACTIVATION if isinstance(said.get(name), str)), None)
+    norm = said.get("normalization_type", "LN" if any(".ln1." in name for name in run.weights) else None)
+    assumed = [name for name in sorted(_DEFAULTS) if name not in {**run.config, **table.values}]
+    notes = [f"not given, and assumed as TransformerLens does: {', '.join(assumed)}"]
+    last = next((one for *_, one in reversed(run.along) if isinstance(one, dict)), run.weights)
+    own = [(run.weights, ())] if layouts.is_same(last, run.weights) else [(run.weights, ()), (last, (LAST,))]
+    activations = _ACTIVATIONS if named is None else [named.rpartition(".")[2].lower()]
+    for (weights, chosen), activation in itertools.product(own, activations):
+        values: dict[str, Any] = {"act_fn": activation}
+        if is_whole or norm not in _VARIANTS:
+            values = {**_DEFAULTS, **values, "normalization_type": norm, **run.config, **table.values}
+        else:
+            values = {"model": {"variant": _VARIANTS[norm], **values, **table.values}}
+        settings = replace(table, values=values)
+        found = read_source(replace(source, content=hooked(weights, said), config=settings))
+        if is_whole and assumed:
+            found = replace(found, notes=(*found.notes, *notes))
+        yield found, chosen if named else (*chosen, f"act_fn {activation}")
 
 
-def _operation(
-    answered: Int[np.ndarray, " pair"], p: int, split: list[int] | None, config: Mapping[str, Any]
-) -> tuple[Any, float, str]:
-    """Find the operation for which the answers are correct, the fraction of correct answers, and a sentence.
-
-    Raises:
-        ValueError: If no operation fits, and the configuration names none.
-    """
-    pairs = np.arange(p * p) if split is None else np.unique(split)
-    of = f"of {'all' if split is None else 'its'} {len(pairs):,} {'' if split is None else 'trained '}pairs"
-    shares = {name: _share(name, answered, p, pairs) for name in _ASKED}
-    first, second, *_ = sorted(shares, key=lambda name: -shares[name])
-    names = (_NAMES_IN_CONFIGS.get(str(config.get(key))) for key in ("fn_name", "operation", "op"))
-    named = next(filter(None, names), None)
-    is_open = named is None and (len(pairs) < FEWEST_TRAINED or not shares[second] < _LEAST <= shares[first])
-    if is_open or (named is not None and shares[named] < _LEAST <= shares[first]):
-        raise ValueError(
-            f"one operation (the configuration: {named}) must fit the weights on {FEWEST_TRAINED} pairs "
-            f"with an accuracy of at least {_LEAST}, got {first} {shares[first]:.4f} and {second} "
-            f'{shares[second]:.4f} {of}. In --config, give [task] with its operation ("table" with its table)'
+def _notes(run: Run, best: FileReading) -> Iterator[str]:
+    """Yield a note on each peculiarity, and one on the data of the file that are not used."""
+    rate = run.said.get("attn_coeff", 1)
+    if best.pairs is None:
+        yield "its training pairs are not given: the pairs of the task's own split are assumed"
+    elif best.labels is not None:
+        yield f"{best.labels} are the targets of its trained pairs"
+    if run.along and not run.steps_are_given:
+        last = run.along[-1][0]
+        yield f"the steps of its checkpoints are not given: evenly spaced steps up to {last:,} are assumed"
+    if rate != 1:
+        yield (
+            f"the constant part of its attention (attn_coeff {rate:.3g}) is read as heads that attend "
+            "evenly, which is exact at the last position"
         )
-    first = named or first
-    said = f"operation {first}: its last weights answer {shares[first]:.4f} {of} right under it"
-    return first, shares[first], said
-
-
-def _share(
-    operation: str, answered: Int[np.ndarray, " pair"], p: int, pairs: Int[np.ndarray, " some"]
-) -> float:
-    """Compute the fraction of pairs that are answered correctly; 0 for an operation not defined for p."""
-    try:
-        right = answers(operation, p)[pairs]
-    except ValueError:
-        return 0.0
-    return float((answered[pairs] == right)[right >= 0].mean()) if (right >= 0).any() else 0.0
+    if left := sorted(run.unused - {layouts.split_name(run.said), best.labels}):
+        yield f"in the file and not used: {safe_text(', '.join(left), _MOST_NAMED)}"
 
 
 def _entries(
-    path: Path, last_file: Path, run: Run, config: Mapping[str, Any], checkpoint: Checkpoint
+    path: Path, last_file: Path, run: Run, checkpoint: Checkpoint
 ) -> tuple[dict[int, Callable[[], Checkpoint]], list[str]]:
     """Return the function that makes the checkpoint of each step, and notes on omitted entries."""
     entries: dict[int, Callable[[], Checkpoint]] = {}
@@ -207,7 +203,7 @@ def _entries(
 
     def at(step: int, weights: Mapping[str, Tensor]) -> Checkpoint:
         with reading(path):
-            found = hooked(weights, config)
+            found = hooked(weights, run.said)
         here = {name: found[name].to(last.dtype).contiguous() for name, last in checkpoint.weights.items()}
         return replace(checkpoint, weights=here, step=step)
 

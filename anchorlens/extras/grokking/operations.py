@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from jaxtyping import Int
 
 Operation = Literal[
-    "add", "subtract", "multiply", "divide", "x2xyy2", "x3xy", "permutations", "table", "random"
+    *("add", "subtract", "multiply", "divide", "x2xyy2", "x3xy"),
+    *("permutations", "permutations_reversed", "table", "random"),
 ]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 """The names of the operations."""
@@ -56,6 +57,8 @@ def answers(operation: str, p: int, seed: int = 0, table: str = "") -> Int[np.nd
         return _table(table, p)
     if operation == "permutations":
         return _permutations(p)
+    if operation == "permutations_reversed":
+        return _permutations(p).reshape(p, p).T.ravel()
     if operation == "random":
         return generator(seed, "data", 3).integers(p, size=p * p)
     if operation == "divide":
@@ -85,7 +88,7 @@ def _permutations(p: int) -> Int[np.ndarray, " pair"]:
     """Compute the composition in the symmetric group: first b, then a, in lexicographic order."""
     if p not in _PERMUTATIONS:
         raise ValueError(
-            f"modulus must be 6, 24 or 120 for the operation `permutations`, got {p}. Use the number of "
+            f"modulus must be 6, 24 or 120 for permutations, got {p}. Use the number of "
             "permutations of 3, 4 or 5 objects."
         )
     of = np.array(list(itertools.permutations(range(_PERMUTATIONS[p]))))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Int
     from torch import Tensor
 
-Layout = Literal["a b =", "a op b =", "a b", "a B =", "a B"]
+Layout = Literal[
+    "a b =", "a op b =", "op a b =", "a b op =", "a op b", "op a b", "a b", "a B =", "a op B =", "a B"
+]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 _AT_ONCE = 4096
 _TRAINED = 0.25
 """The mark of a trained pair in the plane, between 0 (wrong) and 1 (correct)."""
@@ -47,10 +50,13 @@ _IN_WORDS = {
     "x2xyy2": "a^2 + ab + b^2",
     "x3xy": "a^3 + ab",
     "permutations": "a after b, permutations in lexicographic order",
+    "permutations_reversed": "b after a, permutations in lexicographic order",
     "table": "the entry of a table in row a, column b",
     "random": "a random answer for each pair",
 }
 """A map from each operation to its formula in words, modulo p if applicable."""
+
+_NOT_MODULO = ("permutations", "permutations_reversed", "table", "random")
 
 METRICS = tuple(
     Metric(name, title, heading, meaning, asks, f"{name}_accuracy")
@@ -106,12 +112,16 @@ class ModularTask(TaskConfig):
     operation: Operation = "add"
     """The operation that gives the answer. The operations add, subtract, multiply, divide, x2xyy2 (a^2 + ab +
     b^2) and x3xy (a^3 + ab) are modulo p. For `divide`, p is a prime and b is not 0. The operation
-    `permutations` is the product in the symmetric group with p elements, and p must be 6, 24 or 120. The
-    operation `random` gives each pair a random answer, as a control. The operation `table` reads the answers
-    from the field `table`."""
+    `permutations` is the product in the symmetric group with p elements (first b, then a), and p must be 6,
+    24 or 120. In `permutations_reversed`, a comes first. The operation `random` gives each pair a random
+    answer, as a control. The operation `table` reads the answers from the field `table`."""
     tokens: Layout = "a b ="
     """The layout of the model's input tokens. In a layout with `B`, the second number has separate
     tokens, from p to 2p-1."""
+    equals_token: int | None = number(None, minimum=2, limit=100_000)
+    """The token of `=`. Default: p, or 2p in a layout with `B`."""
+    operator_token: int | None = number(None, minimum=2, limit=100_000)
+    """The token of the operator. Default: the token after that of `=`, or p in a layout without `=`."""
     trained_share: float = number(0.4, above=0, maximum=0.99)
     """The fraction of all pairs that is drawn at random for training."""
     split_seed: int = number(0, minimum=0)
@@ -129,6 +139,12 @@ class ModularTask(TaskConfig):
                 f"{'no table' if self.table is None else 'a table'}. Set both or neither"
             )
         super().__post_init__()
+        marks = list(self._marks.values())
+        if min(marks, default=self._n_numbers) < self._n_numbers or len({*marks}) < len(marks):
+            raise ValueError(
+                f"the tokens of `=` and the operator must be two tokens from {self._n_numbers}, got {marks}. "
+                "Set equals_token and operator_token, or omit both"
+            )
         if not 0 < self.n_trained < len(self.pairs):
             raise ValueError(
                 f"trained_share must leave one of the {len(self.pairs)} pairs to train and one to hold out, "
@@ -167,7 +183,16 @@ class ModularTask(TaskConfig):
         The numbers are 0..p-1, or 0..2p-1 in a layout with `B`. `=` and the operator count only if the model
         reads them.
         """
-        return self._n_numbers + len({"=", "op"} & {*self.tokens.split()})
+        return max(self._n_numbers, *(mark + 1 for mark in self._marks.values()), 0)
+
+    @property
+    def _marks(self) -> dict[str, int]:
+        """The tokens of `=` and of the operator, of those that the model reads."""
+        first = self._n_numbers
+        equals = first if self.equals_token is None else self.equals_token
+        after = equals + 1 if "=" in self.tokens else first
+        operator = after if self.operator_token is None else self.operator_token
+        return {name: token for name, token in (("=", equals), ("op", operator)) if name in self.tokens}
 
     @property
     def _n_numbers(self) -> int:
@@ -190,6 +215,12 @@ class ModularTask(TaskConfig):
         plane = self.answers.reshape(self.modulus, self.modulus)
         return bool((plane == plane.T).all())
 
+    @property
+    def input_in_words(self) -> str:
+        """The layout, and the fields of the tokens of `=` and the operator that are not the usual ones."""
+        own = {"equals_token": self.equals_token, "operator_token": self.operator_token}
+        return f"tokens `{self.tokens}`" + "".join(f", {n} {v}" for n, v in own.items() if v is not None)
+
     def sequences(self, pairs: Int[np.ndarray, " some"]) -> TokenBatch:
         """Convert pairs to sequences with targets.
 
@@ -206,8 +237,7 @@ class ModularTask(TaskConfig):
             "a": pairs // p,
             "b": pairs % p,
             "B": p + pairs % p,
-            "=": np.full_like(pairs, self._n_numbers),
-            "op": np.full_like(pairs, self._n_numbers + 1),
+            **{name: np.full_like(pairs, token) for name, token in self._marks.items()},
         }
         tokens = np.stack([columns[name] for name in self.tokens.split()], axis=1)
         return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(self.answers[pairs].astype(np.int64)))
@@ -218,9 +248,8 @@ class ModularTask(TaskConfig):
         column = dict(zip(self.tokens.split(), rows.T, strict=True))
         a, b = column["a"], column["b"] if "b" in column else column["B"] - self.modulus
         known = (np.minimum(a, b) >= 0) & (np.maximum(a, b) < self.modulus)
-        for name, token in (("=", self._n_numbers), ("op", self._n_numbers + 1)):
-            if name in column:
-                known &= column[name] == token
+        for name, token in self._marks.items():
+            known &= column[name] == token
         return np.where(known, a * self.modulus + b, -1)
 
     def targets_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, " batch"]:
@@ -267,16 +296,25 @@ class ModularTask(TaskConfig):
         batch_size = _AT_ONCE if batch_size is None else batch_size
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
         trained = self.trained
-        source = METRICS[0].asks
-        other_targets = None
+        source, targets = METRICS[0].asks, self.answers.copy()
+        other, notes = None, ()
         if training_set is not None:
             batch = self.checked_training_set(training_set).distinct()
-            source, other_targets = TRAINING_SET, compared(batch, self.targets_of(batch.tokens))
-            known = self.pairs_of(batch.tokens)
-            trained = self._mask(known[known >= 0])
+            source, other = TRAINING_SET, compared(batch, self.targets_of(batch.tokens))
+            pairs = self.pairs_of(batch.tokens)
+            trained = self._mask(pairs[pairs >= 0])
+            if other and 0 < other.n_other <= other.n_sequences / 2:  # noise, and not another task
+                targets[pairs[pairs >= 0]] = batch.targets.numpy()[pairs >= 0]
+                notes = (
+                    f"{other.n_other:,} of {other.n_sequences:,} trained labels "
+                    f"({other.n_other / other.n_sequences:.2f}) are not the answers of the operation: train "
+                    "accuracy is measured on the trained labels",
+                )
+                other = None
         evaluator = Evaluator(model, self, batch_size)
-        right = np.zeros(self.modulus**2, dtype=bool)
-        right[self.pairs] = evaluator.right(self.sequences(self.pairs))
+        answered = np.full(self.modulus**2, -1)
+        answered[self.pairs] = evaluator.answers(self.sequences(self.pairs).tokens)
+        right = (answered == targets) & (self.answers != -1)
         groups = self.groups(trained)
         measures = {
             name: Accuracy.of_some(right[group], of=int(group.sum()))
@@ -287,11 +325,12 @@ class ModularTask(TaskConfig):
         return self.evaluation(
             measures,
             by_symmetry=Accuracy.of_some(right[same], of=int(same.sum())) if same.any() else None,
-            **evaluator.about,
+            finite=evaluator.finite,
             seed=seed,
             figure_specs=() if quick else self._pictures(right, groups, measures),
             train_source=source,
-            other_targets=other_targets,
+            other_targets=other,
+            notes=(*notes, *evaluator.notes),
         )
 
     def groups(self, trained: Bool[np.ndarray, " pair"]) -> dict[str, Bool[np.ndarray, " pair"]]:
@@ -344,7 +383,7 @@ class ModularTask(TaskConfig):
 
     def describe(self) -> str:
         """Describe the trained and the held-out pairs in words."""
-        modulo = "" if self.operation in ("permutations", "table", "random") else f" modulo {self.modulus}"
+        modulo = "" if self.operation in _NOT_MODULO else f" modulo {self.modulus}"
         return (
             f"{_IN_WORDS[self.operation]}{modulo} for a and b in 0..{self.modulus - 1}, read as "
             f"`{self.tokens}`.\nTrained: {self.n_trained:,} of {len(self.pairs):,} pairs, by seed "

@@ -33,7 +33,7 @@ OPERATIONS = {
     "x3xy": lambda a, b: (a**3 + a * b) % P,
 }
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(not used|assumed|operation |left out|read as heads|of an earlier checkpoint):UserWarning"
+    "ignore:.*(not used|assumed|weights answer|left out|as heads|targets|earlier checkpoint):UserWarning"
 )
 
 
@@ -302,12 +302,14 @@ class TestBadInput:
         for wrong in (torch.tensor([3, P * P]), [-1, 2], [True], "all", torch.tensor([0.5])):
             line = refusal(grokked_demo(tmp_path, train_indices=wrong))
             assert "train_indices must be " in line
-        assert f"0..24 for p = 5, got {P * P}. Give" in refusal(grokked_demo(tmp_path, train_indices=[P * P]))
+        assert "0..24 for p = 5, a mask of them or pairs (a, b), got [25]. Save" in refusal(
+            grokked_demo(tmp_path, train_indices=[P * P])
+        )
 
     def test_weights_of_another_p(self, tmp_path):
         content = {"model": transposed(network()), "config": {"p": 7}}
         line = refusal(save(tmp_path / "a.pth", content))
-        assert "p must be 5 for weights with 6 tokens" in line
+        assert "p must be at most 5 for 6 tokens and 5 outputs" in line and "got 7" in line
         content["config"] = {"p": P}
         task = ModularTask(modulus=7)
         with pytest.raises(ValueError, match="d_vocab"):
@@ -359,15 +361,14 @@ class TestBadInput:
         content["model"]["blocks.0.mlp.W_out"].zero_()
         content["model"]["unembed.b_U"][:] = torch.tensor([0, 0, 0, 0, 9.0])
         path = save(path, content)
-        line = refusal(path)
-        assert "accuracy of at least 0.95" in line and '"table" with its table' in line
-        table = {"task": {"kind": "modular", "modulus": P, "operation": "x3xy"}}
+        assert "one reading must fit the weights with an accuracy of at least 0.95" in refusal(path)
+        table = {"task": {"kind": "modular", "operation": "x3xy"}}
         assert open_checkpoint(path, config=table).checkpoint.task.operation == "x3xy"
 
     def test_an_operation_that_the_weights_contradict(self, tmp_path):
         config = {"p": P, "act_fn": "relu", "operation": "subtract"}
         line = refusal(grokked_demo(tmp_path, config=config))
-        assert "(the configuration: subtract)" in line and "got add 1.0000" in line
+        assert "of subtract, which the file names," in line and "got add 1.0000" in line
 
     @pytest.mark.parametrize("name", ["activation", "nonlinearity"])
     def test_other_names_of_the_split_and_the_activation(self, tmp_path, name):
@@ -416,7 +417,8 @@ def test_public_runs(name, p, tokens, accuracy):
     opened = public(name)
     task = opened.checkpoint.task
     assert (task.modulus, task.operation, task.tokens) == (p, "add", tokens)
-    assert f"operation add: its last weights answer {accuracy} of all {p * p:,}" in opened.facts[0]
+    assert "operation add" in opened.facts[0]
+    assert f": its last weights answer {accuracy} of all {p * p:,} pairs right" in opened.facts[0]
     assert not any("not used" in note for note in opened.notes)
     answered = Evaluator(opened.checkpoint.fast_model(), task).answers(
         task.sequences(np.arange(p * p)).tokens

@@ -209,11 +209,7 @@ def along(
 
 
 def _models(
-    run: Any,
-    task: Task | None,
-    config: ModelConfiguration | None,
-    device: torch.device,
-    build: str | None,
+    run: Any, task: Task | None, config: ModelConfiguration | None, device: torch.device, build: str | None
 ) -> tuple[str, Mapping[int, ModelInput]]:
     """Return the name of a run, and its models by step, in ascending order."""
     if isinstance(run, Trajectory):

@@ -76,7 +76,7 @@ def training_curve(log: Log) -> go.Figure:
     figure.add_traces(training_traces(log))
     span: dict[str, Any] = {"range": [-0.04, 1.04]} if units == {"accuracy"} else {"rangemode": "tozero"}
     figure.update_yaxes(title=", ".join(sorted(units)), **span, row=1, col=1)
-    figure.update_yaxes(title="loss", type="log", exponentformat="none", dtick=1, row=2, col=1)
+    figure.update_yaxes(title="loss", type="log", exponentformat="power", dtick=1, row=2, col=1)
     figure.update_xaxes(title="optimizer step", row=2, col=1)
     figure.update_layout(legend={"orientation": "h", "y": -0.2, "yanchor": "top"})
     return styled(figure, "Training curve", height=480)

@@ -74,6 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if reason := standin_cuda.why_not():
             pytest.exit(f"nothing is tested: {reason}", returncode=0)
         standin_cuda.install()
+    gc.disable()  # until all tests are collected: what is imported stays
     config.pluginmanager.register(Slowest())
     if not config.getoption("shapes") or config.getoption("dist", "no") != "no":
         return
@@ -102,9 +103,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
     """Keep the garbage collector from going through the millions of objects of the libraries each time."""
+    collected = yield
     gc.freeze()
+    gc.enable()
+    return collected
 
 
 class Slowest:

@@ -37,7 +37,7 @@ demo: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SHAPES) -m $(FAST) --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
-# installations and machines as a whole: the wheel, packages, each product missing, a full disk, memory, the referee
+# installations and machines as a whole: the wheel, packages, each product missing, a full disk, memory, killed runs, the referee
 test-system: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'system and not slow' --numprocesses 2 --dist loadfile \
 		$$(grep -rl --include='*.py' mark.system tests)

@@ -63,6 +63,7 @@ def command(tmp_path, monkeypatch, request):
     return ["train", "--preset", kind, *options]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("command", RUNS, indirect=True)
 def test_killed_and_resumed_the_bits_are_equal(command, tmp_path, monkeypatch):
     draw_little(monkeypatch)

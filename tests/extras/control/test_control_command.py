@@ -60,6 +60,7 @@ def test_it_says_what_helped_and_where_to_go_on(start, tmp_path):
     assert "Phase 3" in call("evaluate", out / "cure/ckpt.pt").stdout
 
 
+@pytest.mark.system
 def test_a_killed_worker_is_one_error_and_what_has_ended_is_kept(start, monkeypatch, tmp_path):
     quick = replace(IDLE, name="quick")
     endless = replace(IDLE, name="endless", steps=500.0, fields={**STILL, "log_every": 1})

@@ -4,6 +4,7 @@ import torch
 from made_once import made_once
 
 from anchorlens import ModelConfig, build_model
+from anchorlens.engine.layout import Transformer
 
 CONFIG = ModelConfig(n_layers=1, d_model=32, d_head=16, d_mlp=64, d_vocab=20, n_ctx=3, gamma=0.7)
 PAIRS = torch.cartesian_prod(torch.arange(20), torch.arange(20), torch.tensor([0]))  # 400 sequences
@@ -16,13 +17,15 @@ RANDOM = torch.randint(0, 20, (400,), generator=torch.Generator().manual_seed(1)
 
 
 def fitted(tokens, targets, n_updates, config=CONFIG, lr=3e-3, enough=1.0):
-    """A model trained on all sequences at once, a little longer where the loss has just jumped."""
-    model = build_model(config)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.01)
+    """A model trained on all sequences at once, by the engine, longer where the loss has just jumped."""
+    layout = Transformer(config)
+    row = layout.row(dict(build_model(config).named_parameters())).requires_grad_()
+    optimizer = torch.optim.AdamW([row], lr=lr, weight_decay=0.01)
     for update in range(n_updates + 100):
-        logits = model(tokens)[:, -1]
+        answers = layout.function(config, layout.merged(row.unsqueeze(0))).at_end(1)
+        logits = answers(tokens)[:, -1]
         if update >= n_updates and (logits.argmax(dim=-1) == targets).double().mean() >= enough:
-            return model
+            return layout.build(config, layout.weights(row), "cpu")
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(logits, targets).backward()
         optimizer.step()

@@ -63,16 +63,14 @@ class TestKnownAnswers:
     @pytest.mark.parametrize(
         "name",
         [
-            "phase1",
             "phase3",
             pytest.param("phase2", marks=pytest.mark.slow),
             pytest.param("phase2-commutative", marks=pytest.mark.slow),
         ],
     )
     def test_the_shipped_models(self, name):
-        """Phase 1 memorised its training set; the others learnt something that more sequences need."""
-        ratio = holdout(SHIPPED_MODELS[name], related=False).holdout_ratio
-        assert ratio <= 0.7 if name == "phase1" else ratio >= 0.85
+        """They learnt something that more sequences need; Phase 1, in the example of `holdout`, did not."""
+        assert holdout(SHIPPED_MODELS[name], related=False).holdout_ratio >= 0.85
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("gamma", "decay"), [(0.3, 0.0), (0.7, 0.1)])

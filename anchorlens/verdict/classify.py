@@ -134,7 +134,7 @@ def classify(
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
-        >>> classify(build_model(ModelConfig(gamma=0.5)))
+        >>> classify(build_model(ModelConfig(d_model=32, gamma=0.5)))
         Verdict(model: undecided: training data unknown; by the probes: undecided: at chance; 2 warnings)
 
     Source: The papers arXiv 2405.05409 and 2501.08537 introduce the phases. The calibration is ours.

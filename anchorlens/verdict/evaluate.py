@@ -79,7 +79,7 @@ def evaluate(
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
-        >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
+        >>> evaluate(build_model(ModelConfig(d_model=32)), AnchorTask(), n_noise=2).phase.label
         'undecided: training data unknown'
 
     Source: The paper arXiv 2405.05409 defines inferential and symmetric accuracy. The paper arXiv 2501.08537

@@ -330,7 +330,7 @@ def take_readings(
 
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
-        >>> readings = take_readings(build_model(ModelConfig(gamma=0.5)), AnchorTask(), names=CHEAP)
+        >>> readings = take_readings(build_model(ModelConfig(d_model=32)), AnchorTask(), names=CHEAP)
         >>> readings["information_flow.margin"] < 0  # a random start does not know the answers
         True
     """

@@ -177,7 +177,7 @@ def with_retrieval(
     Example:
         >>> from anchorlens import AnchorTask, ModelConfig, build_model
         >>> task = AnchorTask(n_exceptions=20)
-        >>> beside = with_retrieval(build_model(ModelConfig()), task, task.sample(200))
+        >>> beside = with_retrieval(build_model(ModelConfig(d_model=32)), task, task.sample(200))
         >>> task.evaluate(beside, n_noise=2).phase.label
         'undecided: training data unknown'
 

@@ -142,7 +142,7 @@ def interchange(
 
     Example:
         >>> from anchorlens import ModelConfig, build_model
-        >>> interchange(build_model(ModelConfig(gamma=0.5)), AnchorTask()).accuracies.shape
+        >>> interchange(build_model(ModelConfig(d_model=32)), AnchorTask()).accuracies.shape
         (3, 3, 2, 9)
 
     Source: The probe applies interchange interventions (Geiger et al., arXiv 2106.02997) to the composition

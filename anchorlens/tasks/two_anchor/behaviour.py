@@ -217,7 +217,7 @@ def evaluate(
     Example:
         >>> from anchorlens.models.hooked import ModelConfig, build_model
         >>> from anchorlens import AnchorTask
-        >>> evaluate(build_model(ModelConfig()), AnchorTask(), n_noise=2).phase.label
+        >>> evaluate(build_model(ModelConfig(d_model=32)), AnchorTask(), n_noise=2).phase.label
         'undecided: training data unknown'
     """
     sizes = {"max_train": (max_train, 1), "batch_size": (batch_size, 1), "max_trials": (max_trials, 2)}

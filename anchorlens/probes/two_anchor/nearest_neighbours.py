@@ -216,8 +216,7 @@ class _Comparisons:
             for result, may in self.results.values():
                 is_equal = result[rows, None] == result[:n]
                 equal, other = (torch.from_numpy(may[rows] & each) for each in (is_equal, ~is_equal))
-                there = equal.any(dim=1) & other.any(dim=1)
-                self.masks.append((there, ~equal[there], ~other[there]))
+                self.masks.append((equal.any(dim=1) & other.any(dim=1), equal, other))
         _, self.pair = np.unique(trained, axis=0, return_inverse=True)
 
     def of(
@@ -226,12 +225,11 @@ class _Comparisons:
         """Return the proportions for trained and unseen pairs, and the similarity margin for unseen pairs."""
         cosines = self._cosines(vectors)
         shares, margin = np.full(2 * len(RESULTS), np.nan), None
-        for k, (there, not_equal, not_other) in enumerate(self.masks):
+        for k, (there, *compared) in enumerate(self.masks):
             if not there.any():
                 continue
-            rows = (cosines[: self.n] if k < len(RESULTS) else cosines[self.n :])[there]
-            alike = rows.masked_fill(not_equal, -torch.inf).amax(dim=1)
-            different = rows.masked_fill(not_other, -torch.inf).amax(dim=1)
+            rows = cosines[: self.n] if k < len(RESULTS) else cosines[self.n :]
+            alike, different = (torch.where(mask, rows, -torch.inf).amax(dim=1)[there] for mask in compared)
             shares[k] = float((alike > different).double().mean())
             if k == len(self.masks) - 1:
                 margin = float((alike - different).mean())

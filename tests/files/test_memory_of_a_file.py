@@ -39,16 +39,16 @@ def costly(name):
 
 @pytest.mark.parametrize("name", COSTLY)
 def test_refused_before_anything_is_built(tmp_path, name, monkeypatch):
-    path = tmp_path / "a.safetensors"
+    path, given = tmp_path / "a.safetensors", costly(name)
     if name == "layers":  # a tenth of the layers that are too many, which take half a minute to write
         monkeypatch.setattr(evaluator, "FREE_BYTES", evaluator.FREE_BYTES / 10)
         monkeypatch.setattr(running, "BATCH_BYTES", running.BATCH_BYTES / 10)
-    save_checkpoint(path, costly(name))
+    save_checkpoint(path, given)
     for read in (load_checkpoint, open_checkpoint):
         with pytest.raises(CheckpointError, match="too costly: .* GB of memory") as error:
             read(path)
         assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
-    assert load_checkpoint(path, any_cost=True).model_config == costly(name).model_config
+    assert load_checkpoint(path, any_cost=True).model_config == given.model_config
 
 
 def test_ten_thousand_layers_are_too_many():

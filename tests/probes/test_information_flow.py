@@ -401,9 +401,9 @@ def shipped():
     found = {}
     for path in checkpoints.shipped():
         loaded = load_checkpoint(path)
-        many = path.stem in ("phase2", "phase3")
-        model, tokens = loaded.build_model(), trained_sequences(loaded.task, 280 if many else 70).tokens
-        for patterns in ("frozen", "recomputed") if many else ("frozen",):
+        n_sequences = {"phase2": 280, "phase3": 140}.get(path.stem, 70)
+        model, tokens = loaded.build_model(), trained_sequences(loaded.task, n_sequences).tokens
+        for patterns in ("frozen", "recomputed") if n_sequences > 70 else ("frozen",):
             result = information_flow(model, loaded.task, tokens, effects="merged", patterns=patterns)
             found[path.stem, patterns] = result
     return found

@@ -47,16 +47,20 @@ def readout(code_of, n_codes):
         model, seen = HookedTransformer(config).eval(), {}
     for parameter in model.parameters():
         parameter.requires_grad_(False).zero_()
+    codes, anchors = (
+        torch.zeros([SMALL_TASK.d_vocab] * 3, dtype=torch.long),
+        torch.tensor([*SMALL_TASK.anchors]),
+    )
     for pair in SMALL_TASK.pairs:
         for key in keys:
-            model.unembed.W_U[code_of(key, pair), SMALL_TASK.target(key, pair)] = FAINT
+            codes[key, *pair] = code_of(key, pair)
+            model.unembed.W_U[codes[key, *pair], SMALL_TASK.target(key, pair)] = FAINT
 
     def write(value, hook):
-        written = torch.zeros_like(value)
-        for row, sequence in enumerate(seen["tokens"].tolist()):
-            at = next(k for k, token in enumerate(sequence) if token in SMALL_TASK.anchors)
-            key, pair = sequence[at - 1], tuple(sequence[at : at + 2])
-            written[row, -1, code_of(key, pair)] = LOUD
+        written, tokens = torch.zeros_like(value), seen["tokens"]
+        row = torch.arange(len(tokens))
+        first = torch.isin(tokens, anchors).int().argmax(dim=1)
+        written[row, -1, codes[tokens[row, first - 1], tokens[row, first], tokens[row, first + 1]]] = LOUD
         return written
 
     model.embed.register_forward_pre_hook(lambda module, args: seen.update(tokens=args[0]))

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from anchorlens import classify, load_checkpoint
-from anchorlens.probes.two_anchor import survival as survival_probe
 from anchorlens.training import checkpoints
 from anchorlens.verdict import calibration as calibrations
 from anchorlens.verdict import probe_verdict as verdicts
@@ -86,8 +85,8 @@ def test_a_model_that_has_not_fit_has_no_costly_readings(asked):
     assert asked[0] == [CHEAP, CHEAP, ["holdout"], ["survival"]]
 
 
-def test_the_shipped_model_needs_none_and_thorough_takes_all(monkeypatch):
-    monkeypatch.setattr(survival_probe, "MOST_UPDATES", 40)  # of the copies of `survival`, to be quick
+@pytest.mark.usefixtures("few_updates")  # of the copies, to be quick
+def test_the_shipped_model_needs_none_and_thorough_takes_all():
     quick, thorough = classify(PATH), classify(PATH, thorough=True)
     assert quick.by_probes.not_measured == WITH_WEIGHT and thorough.by_probes.not_measured == ()
     kept = {one.reading: one.value for one in thorough.by_probes.evidence if one.probe not in WITH_WEIGHT}

@@ -73,9 +73,11 @@ class TestCounts:
 
     def test_what_another_task_draws_is_counted_too(self):
         trained_on_all = AnchorTask(complexity=0).lazy_sample(1600, seed=0)
-        found = evaluate(PHASE3.build_model(), TASK, training_set=trained_on_all, n_noise=2)
+        found = evaluate(PHASE3.last_position_model(), TASK, training_set=trained_on_all, n_noise=2)
         assert 150 < found.overlap.counts["ood"] < 250  # 2 of 16 pairs
-        own = evaluate(PHASE3.build_model(), TASK, training_set=TASK.lazy_sample(50, seed=0), n_noise=2)
+        own = evaluate(
+            PHASE3.last_position_model(), TASK, training_set=TASK.lazy_sample(50, seed=0), n_noise=2
+        )
         assert own.overlap.counts == {"id": 0, "ood": 0} and own.phase.label == "Phase 3"
 
     @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ class TestVerdicts:
 
     def test_its_id_trained_is_no_phase_either(self):
         data = joined(TASK.sample(700), TASK.sample(1, split="id"))
-        behaviour = evaluate(PHASE3.build_model(), TASK, training_set=data, n_noise=2)
+        behaviour = evaluate(PHASE3.last_position_model(), TASK, training_set=data, n_noise=2)
         assert behaviour.phase.label == f"undecided: {CAUSE}"
         assert "1 are in the test on held-out keys" in behaviour.phase.reason
 
@@ -181,7 +183,7 @@ class TestAtChance:
     def test_models_of_every_phase_are_above_it_also_a_memoriser_without_its_data(self):
         for path in checkpoints.shipped():
             checkpoint = load_checkpoint(path)
-            behaviour = evaluate(checkpoint.build_model(), checkpoint.task, n_noise=2)
+            behaviour = evaluate(checkpoint.last_position_model(), checkpoint.task, n_noise=2)
             assert behaviour.at_chance is None
 
     @pytest.mark.needs("importers")

@@ -6,7 +6,7 @@ from inspect import unwrap
 import numpy as np
 import pytest
 import torch
-from few_questions import measured_quickly
+from few_questions import FEWEST, measured_quickly, with_options
 
 from anchorlens import AnchorTask, ModelConfig, build_model, load_checkpoint
 from anchorlens.probes import holdout
@@ -26,8 +26,10 @@ def shipped(name):
 
 @pytest.fixture(scope="module", autouse=True)
 def hardly_any_training(few_questions):
-    """What `holdout` looks at does not depend on how long its copies are trained."""
+    """What a probe looks at depends neither on how many it asks nor on how long copies are trained."""
     few_questions.setitem(unwrap(holdout).__kwdefaults__, "batch_size", 16)
+    for name in ("information_flow", "activation_patching", "interchange", "gradient_sharing"):
+        few_questions.setitem(MEASURED, name, with_options(MEASURED[name], FEWEST[name]))
     with measured_quickly():
         yield
 
@@ -93,8 +95,9 @@ def test_positions_of_the_key_leave_a_token_behind_the_anchors(seq_len, position
 
 
 def test_width_does_not_show_in_a_random_start():
+    names = ("stable_rank", "q_condensation", "information_flow", "v_similarity")
     found = [
-        take_readings(build_model(ModelConfig(d_model=d, d_head=d // 2, gamma=0.5)), PAPER, names=QUICK)
+        take_readings(build_model(ModelConfig(d_model=d, d_head=d // 2, gamma=0.5)), PAPER, names=names)
         for d in (64, 256)
     ]
     for name in ("stable_rank.w_q_normalized", "q_condensation.mean_abs_cosine"):

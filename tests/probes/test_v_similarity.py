@@ -1,12 +1,17 @@
 """Values at the first anchor, on models whose values are made by hand."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+import anchorlens
 from anchorlens import AnchorTask, ModelConfig, build_model
 from anchorlens.probes import v_similarity
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences
+
+CHECKPOINTS = Path(anchorlens.__file__).parent / "training/checkpoints"
 
 TASK = AnchorTask()
 CONFIG = ModelConfig(n_layers=2, d_model=32, d_head=16, d_mlp=32)
@@ -43,6 +48,14 @@ def test_centred_is_without_the_mean_vector():
     lifted.blocks[1].attn.hook_v.add_perma_hook(lambda value, hook: value + 50)
     low, high = v_similarity(plain, TASK), v_similarity(lifted, TASK)
     assert high.gap < 0.1 < low.gap and high.centred_gap == pytest.approx(low.centred_gap, abs=1e-3)
+
+
+@pytest.mark.parametrize(("name", "saturated"), [("phase2-commutative", True), ("phase3", False)])
+def test_a_saturated_map_says_why(name, saturated):
+    found = v_similarity(CHECKPOINTS / f"{name}.pt")
+    assert (found.centred_cosines[0].mean() < -0.8) == saturated
+    why = "cells near -1: the values depend on the anchor, hardly on the key"
+    assert found.headline().endswith(why) == saturated
 
 
 def test_boxes_stand_at_row_first_anchor_and_column_second():

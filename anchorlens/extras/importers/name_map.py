@@ -236,7 +236,7 @@ def _stored(tensors: Mapping[str, Tensor], name: str) -> Tensor:
     names = [name.replace("{h}", str(k)) for k in range(len(tensors) if "{h}" in name else 1)]
     found = [tensors[one] for one in names if one in tensors]
     if len({one.shape for one in found}) != 1:
-        raise ValueError(f"{safe_text(name)} is missing in the weights. {suggestion(name, list(tensors))}")
+        raise ValueError(f"{safe_text(name)} is missing in the weights ({suggestion(name, list(tensors))})")
     if "{h}" in name:
         return torch.stack(found)
     return found[0].squeeze(0) if found[0].ndim == 3 else found[0]

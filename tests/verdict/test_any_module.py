@@ -1,6 +1,7 @@
 """Any torch module with its training data: the label, the data held out, and what is refused."""
 
 import copy
+import functools
 import json
 from dataclasses import replace
 
@@ -37,10 +38,10 @@ def learnt():
     return fitted("mlp", SIGNS, PARITY)
 
 
-@pytest.fixture(scope="module")
-def memorised():
-    """An MLP of random labels."""
-    return fitted("mlp", SIGNS[:400], RANDOM)
+@functools.cache
+def memoriser(name):
+    """A module that has fit random labels, once for all tests."""
+    return fitted(name, random_rows(name), RANDOM)
 
 
 class TestLabels:
@@ -50,16 +51,16 @@ class TestLabels:
         found = classify(fitted(name, inputs, targets, weight_decay=0.1), training_set=(inputs, targets))
         assert found.by_probes.phase.label == "learnt a rule" and NOT_VALIDATED in found.warnings
         rows = random_rows(name)
-        found = classify(fitted(name, rows, RANDOM), training_set=(rows, RANDOM))
+        found = classify(memoriser(name), training_set=(rows, RANDOM))
         assert found.by_probes.phase.label == "memorised" and found.behaviour.train.value > 0.98
 
     def test_targets_of_every_position(self):
         """Logits [batch, pos, class] and targets [batch, pos], of which the last are scored."""
         tokens = random_rows("recurrent")
-        model = fitted("recurrent", tokens, RANDOM)
+        model = memoriser("recurrent")
         targets = torch.full_like(tokens, -100)
         targets[:, -1] = RANDOM
-        one, other = (holdout(model, training_set=(tokens, y)) for y in (RANDOM, targets))
+        one, other = (holdout(model, training_set=(tokens, y), related=False) for y in (RANDOM, targets))
         assert one.holdout_ratio == other.holdout_ratio <= 0.75
 
     def test_bounds_that_transformers_set_are_not_enough(self, learnt):
@@ -122,8 +123,9 @@ class TestHeldOut:
         assert f": generalises, accuracy {accuracy:.2f} on held-out data; by the probes" in repr(found)
         assert found.behaviour.measure("held_out").value > 0.9
 
-    def test_random_labels_do_not(self, memorised):
-        found = classify(memorised, training_set=(SIGNS[:400], RANDOM), held_out=(FRESH_SIGNS, FRESH_PARITY))
+    def test_random_labels_do_not(self):
+        data = (SIGNS[:400], RANDOM)
+        found = classify(memoriser("mlp"), training_set=data, held_out=(FRESH_SIGNS, FRESH_PARITY))
         assert found.phase.label == "memorises" and found.agreement is True
 
     def test_a_part_is_said(self, learnt):

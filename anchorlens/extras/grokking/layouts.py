@@ -44,6 +44,8 @@ _STEP_FILE = re.compile(
 _OF_TRAINING = re.compile("opt|sched|rng|scaler")
 """The names of the states of an optimiser and its kin."""
 _FEW_POSITIONS = 4
+_FEW = 2
+"""The largest number of values in a list that is a setting."""
 
 
 class Run(NamedTuple):
@@ -87,7 +89,7 @@ class Run(NamedTuple):
     @property
     def unused(self) -> set[str]:
         """The names of the lists and arrays that neither the layout nor the log uses."""
-        data = {n for n, value in self.said.items() if len(_listed(value)) > 1 or isinstance(value, Tensor)}
+        data = {n for n, v in self.said.items() if getattr(v, "ndim", 0) or len(_listed(v)) > _FEW}
         steps = {name for name in data if _LISTS_OF_STEPS.fullmatch(name)}
         return {name for name in data - steps - self.curves.keys() if "." not in name}
 

@@ -331,6 +331,12 @@ class TestItsSteps:
         )
         assert steps or note(opened, "in the file and not used: train_acc")
 
+    def test_settings_and_single_numbers_are_not_data_without_use(self, tmp_path):
+        said = {"betas": [0.9, 0.98], "train_loss": torch.tensor(0.1), "runid": "x", "seeds": 3}
+        assert not note(
+            open_checkpoint(written(tmp_path, memoriser(), train_indices=CHOSEN, **said)), "not used"
+        )
+
 
 class TestAFolderOfSteps:
     @pytest.mark.parametrize("turn", [with_biases, transposed])

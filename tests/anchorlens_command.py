@@ -2,7 +2,10 @@
 
 from typer.testing import CliRunner
 
-from anchorlens.cli import app
+from anchorlens.cli import app, shared
+
+shared.PATIENCE = 3600.0
+"""On a busy machine, the line on what takes long would stand in the stderr of any test."""
 
 
 def call(*arguments, code=0, columns=200):

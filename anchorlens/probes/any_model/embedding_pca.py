@@ -127,7 +127,7 @@ class EmbeddingPCA(ProbeResult):
         figure.update_yaxes(title="variance", type="log", exponentformat="power", nticks=4, row=1, col=2)
         colors = [ORANGE if lag in self.rule_lags else GREY for lag in self.lags]
         figure.add_bar(x=self.lags, y=self.lag_cosines, marker_color=colors, row=2, col=2)
-        figure.update_xaxes(title="difference of two tokens", dtick=2, row=2, col=2)
+        figure.update_xaxes(title="difference of two tokens", dtick=4, tickangle=0, row=2, col=2)
         figure.update_yaxes(title="mean cosine", row=2, col=2)
         figure.update_layout(showlegend=False)
         figure.update_annotations(font_size=12)  # the subplots' titles

@@ -179,7 +179,7 @@ def _trajectory(
         found = [next(filter(None, map(_weights, (*map(one.get, _WEIGHTS), one))), {}) for one in inner]
         if not any(found):
             continue
-        steps = [*map(_step_in, inner)]
+        steps: list[Any] = [*map(_step_in, inner)]
         if None in steps and isinstance(value, dict):
             digits = [re.fullmatch(r"\D*(\d{1,12})", str(name)) for name in items]
             steps = [number and int(number[1]) for number in digits]

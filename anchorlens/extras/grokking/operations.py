@@ -17,10 +17,8 @@ from anchorlens.texts import safe_repr
 if TYPE_CHECKING:
     from jaxtyping import Int
 
-Operation = Literal[
-    *("add", "subtract", "multiply", "divide", "x2xyy2", "x3xy"),
-    *("permutations", "permutations_reversed", "table", "random"),
-]
+_Modular = Literal["add", "subtract", "multiply", "divide", "x2xyy2", "x3xy"]
+Operation = Literal[_Modular, "permutations", "permutations_reversed", "table", "random"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 """The names of the operations."""
 SIGNS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}

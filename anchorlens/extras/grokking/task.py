@@ -245,7 +245,7 @@ class ModularTask(TaskConfig):
     def pairs_of(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
         """Return the index of the pair in each sequence, or -1 for a sequence of another task."""
         rows = tokens.numpy().astype(np.int64)
-        column = dict(zip(self.tokens.split(), rows.T, strict=True))
+        column: dict[str, np.ndarray] = dict(zip(self.tokens.split(), rows.T, strict=True))
         a, b = column["a"], column["b"] if "b" in column else column["B"] - self.modulus
         known = (np.minimum(a, b) >= 0) & (np.maximum(a, b) < self.modulus)
         for name, token in self._marks.items():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformer_lens.cache.key_value_cache_entry import TransformerLensKeyValueCacheEntry
@@ -14,19 +17,13 @@ PerHead = Float[Tensor, "batch pos *head_index d_model"]
 
 
 class _Block(TransformerBlock):
-    """A block without LayerNorms; variants add two by overriding the `norm_` methods."""
+    """A block without LayerNorms, of which variants add two."""
 
-    def norm_query_input(self, x: PerHead) -> PerHead:
-        return x
+    norms: ClassVar[Mapping[str, str]] = {}
+    """The LayerNorm at each place: query_input, resid_mid, mlp_input or resid_post."""
 
-    def norm_resid_mid(self, x: Residual) -> Residual:
-        return x
-
-    def norm_mlp_input(self, x: Residual) -> Residual:
-        return x
-
-    def norm_resid_post(self, x: Residual) -> Residual:
-        return x
+    def normed(self, place: str, x: PerHead) -> PerHead:
+        return getattr(self, self.norms[place])(x) if place in self.norms else x
 
     def forward(
         self,
@@ -43,17 +40,17 @@ class _Block(TransformerBlock):
         query_input, key_input, value_input = self.attention_inputs(resid_pre)
         attn_out = self.hook_attn_out(
             self.attn(
-                query_input=self.norm_query_input(query_input),
+                query_input=self.normed("query_input", query_input),
                 key_input=key_input,
                 value_input=value_input,
                 past_kv_cache_entry=past_kv_cache_entry,
                 attention_mask=attention_mask,
             )
         )  # [batch, pos, d_model]
-        resid_mid = self.hook_resid_mid(self.norm_resid_mid(resid_pre + attn_out))  # [batch, pos, d_model]
+        resid_mid = self.hook_resid_mid(self.normed("resid_mid", resid_pre + attn_out))
         mlp_in = self.hook_mlp_in(resid_mid.clone()) if self.cfg.use_hook_mlp_in else resid_mid
-        mlp_out = self.apply_mlp(self.norm_mlp_input(mlp_in))  # [batch, pos, d_model]
-        return self.hook_resid_post(self.norm_resid_post(resid_mid + mlp_out))
+        mlp_out = self.apply_mlp(self.normed("mlp_input", mlp_in))  # [batch, pos, d_model]
+        return self.hook_resid_post(self.normed("resid_post", resid_mid + mlp_out))
 
     def attention_inputs(self, resid_pre: Residual) -> tuple[PerHead, PerHead, PerHead]:
         """Return the inputs for queries, keys and values, after the hooks that flags of `cfg` switch on."""
@@ -78,25 +75,13 @@ class PostNormBlock(_Block):
     `decompose_resid` and `logit_attrs` do not apply, because the residual stream is not the sum of its parts.
     """
 
-    def norm_resid_mid(self, x: Residual) -> Residual:
-        """Apply `ln1` after the attention."""
-        return self.ln1(x)
-
-    def norm_resid_post(self, x: Residual) -> Residual:
-        """Apply `ln2` after the MLP."""
-        return self.ln2(x)
+    norms = {"resid_mid": "ln1", "resid_post": "ln2"}
 
 
 class QueryNormBlock(_Block):
     """The block of the released code, where keys and values read the raw residual stream."""
 
-    def norm_query_input(self, x: PerHead) -> PerHead:
-        """Apply `ln1` before the queries only."""
-        return self.ln1(x)
-
-    def norm_mlp_input(self, x: Residual) -> Residual:
-        """Apply `ln2` before the MLP."""
-        return self.ln2(x)
+    norms = {"query_input": "ln1", "mlp_input": "ln2"}
 
 
 BLOCKS: dict[str, type[_Block]] = {"postnorm": PostNormBlock, "released": QueryNormBlock}

@@ -13,6 +13,8 @@ from torch.nn import functional
 from transformer_lens import FactoredMatrix
 from transformer_lens.hook_points import HookPoint
 from transformer_lens.utilities.activation_functions import SUPPORTED_ACTIVATIONS
+from transformer_lens.utilities.addmm import batch_addmm
+from transformer_lens.utilities.attention import complex_attn_linear, simple_attn_linear
 from transformer_lens.utilities.tensors import get_offset_position_ids, repeat_along_head_dimension
 
 from anchorlens.extras.transformer_lens_4.configuration import HookedTransformerConfig
@@ -68,9 +70,9 @@ class Norm(nn.Module):
         return x * self.w + self.b if self.centred else x * self.w
 
 
-def norm_of(cfg: HookedTransformerConfig) -> nn.Module:
-    """Make the normalisation that a configuration sets, or the identity if no normalisation is set."""
-    return nn.Identity() if cfg.normalization_type is None else Norm(cfg)
+def norm_of(cfg: HookedTransformerConfig, kind: str | None = None) -> nn.Module:
+    """Make a norm, of the configuration's kind by default, or the identity for a model without norms."""
+    return nn.Identity() if cfg.normalization_type is None else Norm(cfg, kind)
 
 
 class Embed(nn.Module):
@@ -124,14 +126,6 @@ class Unembed(nn.Module):
     def forward(self, residual: Residual) -> Float[Tensor, "batch pos d_vocab_out"]:
         """Compute residual @ W_U + b_U."""
         return self.hook_out(functional.linear(self.hook_in(residual), self.W_U.T.contiguous(), self.b_U))
-
-
-def _heads(x: PerHead, weight: Tensor, bias: Tensor) -> Float[Tensor, "batch pos head_index d_head"]:
-    """Project x (common or one per head) with the weight [head_index, d_model, d_head]."""
-    if x.dim() == 4:
-        return torch.einsum("bphm,hmd->bphd", x, weight) + bias
-    flat = functional.linear(x, rearrange(weight, "head m d -> (head d) m"), bias.flatten())
-    return flat.reshape(*x.shape[:2], *bias.shape)
 
 
 class Attention(nn.Module):
@@ -204,9 +198,10 @@ class Attention(nn.Module):
     ) -> Residual:
         """Compute the output of attention, without a key-value cache."""
         W_K, b_K, W_V, b_V = self._keys_and_values()
-        q = self.hook_q(_heads(query_input, self.W_Q, self.b_Q))  # [batch, pos, head_index, d_head]
-        k = self.hook_k(_heads(key_input, W_K, b_K))  # [batch, pos, kv_head_index, d_head]
-        v = self.hook_v(_heads(value_input, W_V, b_V))  # [batch, pos, kv_head_index, d_head]
+        in_heads = complex_attn_linear if query_input.dim() == 4 else simple_attn_linear
+        q = self.hook_q(in_heads(query_input, self.W_Q, self.b_Q))  # [batch, pos, head_index, d_head]
+        k = self.hook_k(in_heads(key_input, W_K, b_K))  # [batch, pos, kv_head_index, d_head]
+        v = self.hook_v(in_heads(value_input, W_V, b_V))  # [batch, pos, kv_head_index, d_head]
         if self.q_norm is not None and self.k_norm is not None:
             q, k = (norm(x.flatten(0, 2)).view_as(x) for norm, x in ((self.q_norm, q), (self.k_norm, k)))
         if self.cfg.positional_embedding_type == "rotary":
@@ -299,11 +294,6 @@ def _alibi(n_heads: int, n_pos: int, device: torch.device) -> Float[Tensor, "hea
     return slopes[:, None, None] * distance
 
 
-def _affine(bias: Tensor, weight: Tensor, x: Tensor) -> Tensor:
-    """Compute x @ weight + bias in one step, like GPT-2's Conv1D."""
-    return torch.addmm(bias, x.view(-1, x.size(-1)), weight).view(*x.shape[:-1], weight.shape[-1])
-
-
 class MLP(nn.Module):
     """The MLP act(x @ W_in + b_in) @ W_out + b_out."""
 
@@ -320,8 +310,8 @@ class MLP(nn.Module):
 
     def forward(self, x: Residual) -> Residual:
         """Compute the output of the MLP."""
-        pre = self.hook_pre(_affine(self.b_in, self.W_in, x))
-        return _affine(self.b_out, self.W_out, self.hook_post(self.act_fn(pre)))
+        pre = self.hook_pre(batch_addmm(self.b_in, self.W_in, x))
+        return batch_addmm(self.b_out, self.W_out, self.hook_post(self.act_fn(pre)))
 
 
 class GatedMLP(nn.Module):
@@ -417,14 +407,13 @@ class TransformerBlock(nn.Module):
     def __init__(self, cfg: HookedTransformerConfig, block_index: int) -> None:
         super().__init__()
         self.cfg = cfg
-        around = cfg.use_normalization_before_and_after
         self.ln1 = norm_of(cfg)
-        if around:
-            self.ln1_post = nn.Identity() if cfg.normalization_type is None else Norm(cfg, "RMS")
+        if cfg.use_normalization_before_and_after:
+            self.ln1_post = norm_of(cfg, "RMS")
         if not cfg.attn_only:
             self.ln2 = norm_of(cfg)
-            if around:
-                self.ln2_post = nn.Identity() if cfg.normalization_type is None else Norm(cfg, "RMS")
+            if cfg.use_normalization_before_and_after:
+                self.ln2_post = norm_of(cfg, "RMS")
         self.attn = (Attention if cfg.n_key_value_heads is None else GroupedQueryAttention)(cfg, block_index)
         if not cfg.attn_only:
             kind = MixtureOfExperts if cfg.num_experts else GatedMLP if cfg.gated_mlp else MLP
@@ -486,9 +475,8 @@ class TransformerBlock(nn.Module):
         )
 
     def _mlp_out(self, mlp_in: Residual) -> Residual:
-        return self.apply_mlp(
-            self.ln2(self.hook_mlp_in(mlp_in.clone()) if self.cfg.use_hook_mlp_in else mlp_in)
-        )
+        mlp_in = self.hook_mlp_in(mlp_in.clone()) if self.cfg.use_hook_mlp_in else mlp_in
+        return self.apply_mlp(self.ln2(mlp_in))
 
     def apply_mlp(self, normalized_resid: Residual) -> Residual:
         """Compute the output of the MLP, [batch, pos, d_model]."""

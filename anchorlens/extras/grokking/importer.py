@@ -180,7 +180,9 @@ def _notes(run: Run, best: FileReading) -> Iterator[str]:
     rate = run.said.get("attn_coeff", 1)
     if best.pairs is None:
         yield "its training pairs are not given: the pairs of the task's own split are assumed"
-    elif best.labels is not None:
+    elif n := int((best.targets < 0).sum()):
+        yield f"{n:,} of its trained pairs divide by 0 and have no answer: they are left out"
+    if best.labels is not None:
         yield f"{best.labels} are the targets of its trained pairs"
     if run.along and not run.steps_are_given:
         last = run.along[-1][0]

@@ -81,6 +81,15 @@ class TestTheOperation:
         line = refused(written(tmp_path, memoriser(), train_indices=CHOSEN, config=config))
         assert "of subtract, which the file names," in line and "add 1.0000" in line
 
+    def test_pairs_that_divide_by_zero_are_left_out_with_a_note(self, tmp_path):
+        divided = memoriser(answer=lambda a, b: a * pow(b, -1, P) % P if b else 0)
+        config = {"p": P, "act_fn": "relu", "operation": "/"}
+        opened = open_checkpoint(written(tmp_path, divided, train_indices=CHOSEN, config=config))
+        n = np.count_nonzero(CHOSEN % P == 0)
+        assert n and len(note(opened, f"{n} of its trained pairs divide by 0")) == 1
+        assert opened.checkpoint.task.operation == "divide" and values(opened)["train"] == 1
+        assert len(opened.checkpoint.training_set()) == len(CHOSEN) - n
+
     def test_an_unknown_one_is_refused_with_the_way(self, tmp_path):
         squares = memoriser(answer=lambda a, b: (a * a + b * b) % P)
         config = {"p": P, "act_fn": "relu", "operation": "x^2 + y^2"}

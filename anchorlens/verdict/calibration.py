@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, Literal, Self
@@ -107,12 +107,6 @@ class QuestionFit:
         votes = sum(vote.weight * vote.log_odds(values.get(name)) for name, vote in self.votes.items())
         return self.widening**-distance * (self.intercept + votes)
 
-    def part(self, values: Values, reading: str, distance: float = 0.0) -> float:
-        """Return the contribution of one reading to the log-odds, in nats."""
-        if (vote := self.votes.get(reading)) is None:
-            return 0.0
-        return self.widening**-distance * vote.weight * vote.log_odds(values.get(reading))
-
 
 @documented
 @dataclass(frozen=True)
@@ -160,8 +154,7 @@ class LogisticModel(Record):
             distance: the distance from the calibration models, at least 0. A larger distance makes the
                 probabilities less extreme.
         """
-        odds = {which: fit.log_odds(values, distance) for which, fit in self.questions.items()}
-        return {label: math.exp(value) for label, value in self._log_probabilities(odds).items()}
+        return {label: math.exp(logs) for label, logs in self._log_probabilities(values, distance).items()}
 
     def change_of_log_odds(self, values: Values, reading: str, distance: float = 0.0) -> dict[str, float]:
         """Return the change in the log-odds of each label due to one reading, in nats.
@@ -169,14 +162,13 @@ class LogisticModel(Record):
         The change is the log-odds with the reading minus the log-odds without the reading, with all other
         readings unchanged.
         """
-        fits = self.questions.items()
-        odds = {which: fit.log_odds(values, distance) for which, fit in fits}
-        without = {which: odds[which] - fit.part(values, reading, distance) for which, fit in fits}
-        before, after = self._log_odds_of_labels(without), self._log_odds_of_labels(odds)
+        without = {**values, reading: None}
+        before, after = (self._log_odds_of_labels(one, distance) for one in (without, values))
         return {label: after[label] - before[label] for label in after}
 
-    def _log_probabilities(self, odds: Mapping[str, float]) -> dict[str, float]:
+    def _log_probabilities(self, values: Values, distance: float) -> dict[str, float]:
         """Return the log-probability of each label."""
+        odds = {which: fit.log_odds(values, distance) for which, fit in self.questions.items()}
         return {
             label: sum(
                 _log_sigmoid(odds[which] if yes else -odds[which])
@@ -186,9 +178,9 @@ class LogisticModel(Record):
             for label in self.labels
         }
 
-    def _log_odds_of_labels(self, odds: Mapping[str, float]) -> dict[str, float]:
+    def _log_odds_of_labels(self, values: Values, distance: float) -> dict[str, float]:
         """Return the log of the ratio of each label's probability to the sum of all other probabilities."""
-        logs = self._log_probabilities(odds)
+        logs = self._log_probabilities(values, distance)
         found = {}
         for label, value in logs.items():
             others = [other for name, other in logs.items() if name != label]
@@ -228,9 +220,8 @@ class CalibrationRange:
         """
         return sum(distance for _, distance in self._distances(shape))
 
-    def _distances(self, shape: Mapping[str, Any]) -> list[tuple[str, float]]:
-        """Return (description, distance) of every field outside the calibration range."""
-        found = []
+    def _distances(self, shape: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+        """Yield (description, distance) of every field outside the calibration range."""
         for name, known in self.known.items():
             value = shape.get(name)
             if value is None:
@@ -239,10 +230,9 @@ class CalibrationRange:
                 low, high = min(known), max(known)
                 if not low <= value <= high:
                     factor = value / high if value > high else low / value
-                    found.append((f"{name} {value} is outside {low}..{high}", math.log2(factor)))
+                    yield f"{name} {value} is outside {low}..{high}", math.log2(factor)
             elif value not in known:
-                found.append((f"{name} {value!r} is not one of {', '.join(map(repr, known))}", 1.0))
-        return found
+                yield f"{name} {value!r} is not one of {', '.join(map(repr, known))}", 1.0
 
 
 @documented

@@ -169,6 +169,7 @@ def _readings(measurement: str, sees: Sees = "trained pairs", **meanings: str) -
         yield Reading(measurement, name, meaning, sees)
 
 
+_MARGIN = "margin on trained pairs with fresh noise"
 READINGS: tuple[Reading, ...] = (
     *_readings(
         "mask_key_token",
@@ -183,16 +184,11 @@ READINGS: tuple[Reading, ...] = (
         symmetric_route="margin lost without the symmetric route (anchors to last, then key to last)",
         gathered_route="margin lost without the gathered route (all to the second anchor, then to last)",
     ),
+    Reading("information_flow", "margin", f"{_MARGIN}, tanh(logits / 4)", normalise=_bounded_margin),
     Reading(
         "information_flow",
         "margin",
-        "margin on trained pairs with fresh noise, tanh(logits / 4)",
-        normalise=_bounded_margin,
-    ),
-    Reading(
-        "information_flow",
-        "margin",
-        "margin on trained pairs with fresh noise, relative to training sequences",
+        f"{_MARGIN}, relative to training sequences",
         sees="training data",
         over_training=True,
     ),

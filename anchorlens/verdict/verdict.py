@@ -284,7 +284,7 @@ class Verdict(Record):
             ValueError: If the path is not an ordinary file, or is the path of the checkpoint.
             OSError: If the write fails. A failed write does not change an existing file.
         """
-        report(self, path, **({} if probes is None else {"probes": probes}))
+        report([self], path, **({} if probes is None else {"probes": probes}))
 
     @property
     def finding(self) -> Phase:
@@ -338,7 +338,7 @@ class Verdict(Record):
             ValueError: If the path is not an ordinary file, or is the path of the checkpoint.
             OSError: If the write fails. A failed write does not change an existing file.
         """
-        summary(self, path)
+        summary([self], path)
 
     def __repr__(self) -> str:
         agreement = {True: ", agrees", False: ", disagrees", None: ""}[self.agreement]

@@ -69,7 +69,7 @@ def measure(checkpoint: Checkpoint, device: str, *, patches: bool) -> list[dict[
         took = 0.0
         for change in range(3):
             pairs = sequences_that_differ(checkpoint.task, change, 2, 8, seed=0)
-            took += seconds(lambda pairs=pairs: patch_effects(model, pairs, SITES))[0]
+            took += seconds(lambda pairs=pairs: patch_effects(model, pairs, SITES, (1.0, 0.0)))[0]
         rows.append({"probe": "activation patches", "seconds": took, "plot": None, "peak_mib": peak_mib()})
     return rows
 

@@ -21,6 +21,12 @@ PAPER = AnchorTask()
 SMALL = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5)
 
 
+def effects(model, pairs, sites):
+    """What each patch brings back of the difference between the two runs."""
+    runs = (hooks.last_logits(model, tokens) for tokens in (pairs.clean, pairs.corrupted))
+    return patch_effects(model, pairs, sites, tuple(pairs.differences(logits).mean() for logits in runs))
+
+
 def carriers(recovered):
     """Positions that bring all back, layer by layer; nothing is brought back elsewhere."""
     assert np.allclose(recovered * (1 - recovered), 0, atol=1e-9)
@@ -122,24 +128,24 @@ class TestPatches:
         with torch.no_grad():
             before, after = recovered(self.model(corrupted)), recovered(self.model(clean))
             expected = patching.get_act_patch_block_every(self.model, corrupted, cache, recovered)
-        found = patch_effects(self.model, self.given, (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT))
+        found = effects(self.model, self.given, (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT))
         assert np.allclose(found, expected.numpy(), atol=1e-5)
 
     def test_do_not_depend_on_how_they_are_batched(self, monkeypatch):
         sites = (hooks.RESID_PRE, hooks.MLP_OUT)
-        whole = patch_effects(self.model, self.given, sites)
+        whole = effects(self.model, self.given, sites)
         monkeypatch.setattr(hooks, "sequences_per_batch", lambda model, n_pos: 2)
-        assert np.allclose(whole, patch_effects(self.model, self.given, sites), atol=1e-5)
+        assert np.allclose(whole, effects(self.model, self.given, sites), atol=1e-5)
 
     def test_a_bridge_is_patched_like_the_model(self):
         sites = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
-        model, bridge = (patch_effects(m, self.given, sites) for m in (self.model, as_bridge(self.model)))
+        model, bridge = (effects(m, self.given, sites) for m in (self.model, as_bridge(self.model)))
         assert np.allclose(model, bridge, atol=1e-5)
 
     def test_no_cached_tensor_is_written_to(self):
         kept = []
         self.model.blocks[0].hook_resid_post.add_hook(lambda value, hook: kept.append((value, value.clone())))
-        patch_effects(self.model, self.given, (hooks.RESID_PRE,))
+        effects(self.model, self.given, (hooks.RESID_PRE,))
         assert kept and all(torch.equal(value, copy) for value, copy in kept)
 
 

@@ -36,9 +36,6 @@ def scratch_folder(prefix: str, parent: str | os.PathLike[str] | None = None) ->
             if is_ours and time.time() - lock.lstat().st_mtime > DAY:
                 with filelock.FileLock(lock, timeout=0):
                     shutil.rmtree(lock.parent)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-    try:
-        with filelock.FileLock(folder / LOCK):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    made = tempfile.TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True)
+    with made as name, filelock.FileLock(Path(name, LOCK)):
+        yield Path(name)

@@ -156,7 +156,6 @@ class SplitTask(TaskConfig):
         """
         max_train = self.most_asked if max_train is None else max_train
         batch_size = self.at_once if batch_size is None else batch_size
-        check_number("seed", seed, minimum=0, integer=True)
         check_number("max_train", max_train, minimum=1, limit=10**6, integer=True)
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
         if half is not None:

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from anchorlens.extras.summary.panels import PANELS, SMALL, answers
 from anchorlens.files import atomic_write, check_summary, library_versions
 from anchorlens.probes import probe_named
@@ -94,11 +96,6 @@ def write_summary(verdicts: Sequence[Verdict], path: str | os.PathLike[str]) -> 
 summary.register(list, write_summary)
 
 
-@summary.register
-def _of_one(verdict: Verdict, path: str | os.PathLike[str]) -> None:
-    write_summary([verdict], path)
-
-
 def _page(verdict: Verdict) -> tuple[str, Figure]:
     """Return the title and the figure of a verdict's page."""
     from matplotlib.figure import Figure
@@ -151,7 +148,8 @@ def _header(figure: Figure, verdict: Verdict) -> None:
 def _axes(figure: Figure, place: tuple[float, float]) -> Axes:
     """Make axes below the text of a panel, with room for labels at their sides."""
     x, y = place
-    return figure.add_axes((_x(x + 0.7), _y(y - HIGH + 0.45), _x(WIDE - 0.7), _y(HIGH - 0.45 - 0.55)))
+    inches = (x + 0.7, y - HIGH + 0.45, WIDE - 0.7, HIGH - 0.45 - 0.55)
+    return figure.add_axes(np.divide(inches, (*A4, *A4)))
 
 
 def _words(figure: Figure, place: tuple[float, float], title: str, words: str) -> None:
@@ -164,12 +162,4 @@ def _words(figure: Figure, place: tuple[float, float], title: str, words: str) -
 def _write(figure: Figure, x: float, y: float, text: str, width: int, most: int, **style: Any) -> None:
     """Write a text below a position in inches, at most `most` lines of `width` characters; cut ends get …."""
     lines = textwrap.wrap(safe_text(text, None), width, max_lines=most, placeholder=" …")
-    figure.text(_x(x), _y(y), "\n".join(lines), va="top", linespacing=1.25, **style)
-
-
-def _x(inches: float) -> float:
-    return inches / A4[0]
-
-
-def _y(inches: float) -> float:
-    return inches / A4[1]
+    figure.text(*np.divide((x, y), A4), "\n".join(lines), va="top", linespacing=1.25, **style)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from einops import reduce
-from plotly.colors import convert_colors_to_same_type, get_colorscale
+from plotly.colors import sample_colorscale
 
 from anchorlens.plots import BLUE, CATEGORIES, COSINE, EFFECT, NO_EFFECT, ORANGE, SHARE
 from anchorlens.probes import ARROWS, MOST_WRITTEN, drawn_edges
@@ -211,10 +211,6 @@ def _bar(axes: Axes, scale: Mapping[str, Any], title: str) -> None:
 
 def _colours(scale: Mapping[str, Any]) -> Any:
     """Convert a plotly colour scale to a matplotlib one."""
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import ListedColormap
 
-    given = scale["colorscale"]
-    stops = get_colorscale(given) if isinstance(given, str) else given
-    colours, _ = convert_colors_to_same_type([colour for _, colour in stops], colortype="tuple")
-    places = [place for place, _ in stops]
-    return LinearSegmentedColormap.from_list("", list(zip(places, colours, strict=True)), N=512)
+    return ListedColormap(sample_colorscale(scale["colorscale"], 512, colortype="tuple"))

@@ -182,17 +182,14 @@ def activation_patching(
     for site in sites:
         hooks.assert_live(model, site, every[0].clean[:4])
     n_pos = every[0].clean.shape[1]
-    recovered = []
-    clean_means = []
-    corrupted_means = []
+    recovered, ends = [], []
     for pairs in every:
         logits = (hooks.last_logits(model, rows) for rows in (pairs.clean, pairs.corrupted))
         clean, other = map(pairs.differences, logits)
         told_apart = clearly_above_zero(clean) and clearly_above_zero(-other)
         nothing = np.full((len(sites), model.cfg.n_layers, n_pos), np.nan)
-        recovered.append(patch_effects(model, pairs, sites) if told_apart else nothing)
-        clean_means.append(clean.mean())
-        corrupted_means.append(other.mean())
+        ends.append((clean.mean(), other.mean()))
+        recovered.append(patch_effects(model, pairs, sites, ends[-1]) if told_apart else nothing)
     # [pos] at resid_pre, with the first anchor changed (or the given tokens)
     before_last = recovered[min(1, len(changes) - 1)][0, -1]
     first = second = None
@@ -202,8 +199,8 @@ def activation_patching(
         changes=changes,
         sites=sites,
         recovered=np.stack(recovered),
-        clean=np.array(clean_means),
-        corrupted=np.array(corrupted_means),
+        clean=np.array(ends)[:, 0],
+        corrupted=np.array(ends)[:, 1],
         carried_by_first_anchor=first,
         carried_by_second_anchor=second,
         carried_by_last=number(before_last[-1]),

@@ -259,7 +259,6 @@ def holdout(
     check_number("n_copies", n_copies, minimum=1, maximum=10, integer=True)
     check_number("lr", lr, above=0, maximum=1)
     check_number("weight_decay", weight_decay, minimum=0, maximum=1 / lr)
-    check_number("seed", seed, minimum=0, integer=True)
     data, mask = _distinct(_training_data(model, task, training_set, seed), which)
     tenth = generator(seed, "probe").permutation(len(data)) // (len(data) // 10)
     is_out = np.array([tenth == k if mask is None else mask for k in range(n_copies)])

@@ -81,7 +81,7 @@ class PatchPairs(NamedTuple):
 
 
 def patch_effects(
-    model: HookedTransformer, pairs: PatchPairs, sites: Sequence[str]
+    model: HookedTransformer, pairs: PatchPairs, sites: Sequence[str], ends: tuple[float, float]
 ) -> Float[np.ndarray, "site layer pos"]:
     """Compute the proportion of the logit difference that each patch recovers.
 
@@ -89,13 +89,13 @@ def patch_effects(
         model: a model whose hooks at `sites` can be edited, and whose logits distinguish the two targets.
         pairs: the clean and corrupted sequences.
         sites: the hook names of activations [batch, pos, d_model].
+        ends: the mean logit difference of the clean and of the corrupted run, without a patch.
 
     Returns:
         The recovered proportion of the mean logit difference over sequences, [site, layer, pos]. The
         proportion is 0 if the patch changes nothing, and 1 if the patch recovers the clean logit difference.
     """
-    logits = (hooks.last_logits(model, tokens) for tokens in (pairs.clean, pairs.corrupted))
-    clean, corrupted = (pairs.differences(one).mean() for one in logits)
+    clean, corrupted = ends
     shares = np.zeros((len(sites), model.cfg.n_layers, pairs.clean.shape[1]))
     for row, layer, places, logits in patched_logits(model, pairs.corrupted, pairs.clean, sites):
         patched = pairs.differences(logits).mean(axis=-1)

@@ -69,9 +69,7 @@ def write_report(
     write_page(path, page_html(verdicts, probes))
 
 
-@report.register
-def _of_one(verdict: Verdict, path: str | os.PathLike[str], **options: Any) -> None:
-    write_report([verdict], path, **options)
+report.register(list, write_report)
 
 
 def page_html(verdicts: Sequence[Verdict], probes: Sequence[Callable[..., ProbeResult] | str]) -> str:

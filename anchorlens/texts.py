@@ -82,6 +82,16 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def few(names: Sequence[str], most: int = 3) -> str:
+    """Join the first names, and count the others.
+
+    >>> few(["a", "b"]), few(["a", "b", "c", "d"], 2)
+    ('a, b', 'a, b and 2 more')
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def titles(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """Return the end of each path as its title.
 

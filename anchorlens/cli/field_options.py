@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -158,16 +157,13 @@ def _types() -> dict[str, tuple[Any, ...]]:
 
 
 def _value(name: str, text: str, kinds: Sequence[Any]) -> Any:
-    """Return the value of a field of these types: a number, a text, or JSON if the types are not plain.
+    """Return the value of a field of these types: a text, or JSON if the types are not plain.
 
-    A text that is no number stays text, which the configuration refuses.
+    The configuration converts the text of a number.
     """
     kind, *others = (kind for kind in kinds if kind is not NoneType)
-    if kind in (int, float) and not others:
-        with contextlib.suppress(ValueError):
-            return kind(text)
-        return text
-    is_text = str in kinds or typing.get_origin(kind) is Literal
+    is_number = kind in (int, float) and not others
+    is_text = is_number or str in kinds or typing.get_origin(kind) is Literal
     return text if is_text else read_json(name, text)
 
 

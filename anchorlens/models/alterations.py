@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from anchorlens.texts import few
+
 T = TypeVar("T")
-_MOST_NAMES = 3
 
 
 @contextlib.contextmanager
@@ -43,7 +44,7 @@ def assert_unmodified(name: str, *models: object) -> Iterator[list[Any]]:
             if not _same(before.get((what, path)), now.get((what, path))):
                 changed.setdefault(what, []).append(path)
     if changed:
-        what = "; ".join(f"{what} ({_listed(paths)})" for what, paths in changed.items())
+        what = "; ".join(f"{what} ({few(paths)})" for what, paths in changed.items())
         raise ValueError(
             f"{name} must not change the model, got changes of {what}. Your model is unchanged. Let the "
             "probe change copy.deepcopy(model), and remove its hooks"
@@ -84,7 +85,7 @@ def repeated(fingerprints: Mapping[int, str]) -> Iterator[str]:
     if again:
         yield (
             f"{len(again)} of {len(fingerprints)} checkpoints have the weights of an earlier checkpoint "
-            f"(steps {_listed(again)}), as if kept without a copy. Keep copy.deepcopy(model.state_dict())"
+            f"(steps {few(again)}), as if kept without a copy. Keep copy.deepcopy(model.state_dict())"
         )
 
 
@@ -107,11 +108,6 @@ def _same(before: object, now: object) -> bool:
     if (before.dtype, before.device, before.shape) != (now.dtype, now.device, now.shape):
         return False
     return before.is_meta or torch.allclose(before, now, rtol=0, atol=0, equal_nan=True)
-
-
-def _listed(paths: list[str]) -> str:
-    more = f" and {len(paths) - _MOST_NAMES} more" if len(paths) > _MOST_NAMES else ""
-    return ", ".join(paths[:_MOST_NAMES]) + more
 
 
 @contextlib.contextmanager

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from anchorlens.texts import few
+
 _BY_NAME = ("_FabricModule", "DeepSpeedEngine")
 """The wrappers of Lightning and DeepSpeed, whose `module` is the model."""
 _KINDS_OF_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OF_LIBRARIES = ("torch.", "transformer_lens.", "accelerate.")
-_MOST_NAMES = 4
 
 
 def unwrapped(model: object) -> Any:
@@ -51,9 +52,8 @@ def hooks_in_words(model: nn.Module) -> str | None:
     names = list(_hooked_by_users(model))
     if not names:
         return None
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return (
-        f"the model has hooks of yours at {', '.join(names[:_MOST_NAMES])}{more}, and is measured with them; "
+        f"the model has hooks of yours at {few(names, 4)}, and is measured with them; "
         "model.reset_hooks(including_permanent=True) removes those of TransformerLens"
     )
 

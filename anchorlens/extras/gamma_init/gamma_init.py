@@ -195,13 +195,9 @@ class GammaTable(Record):
             parts.append(f"measured gamma {_range(found)}")
         ratios = [row.measured_std / row.std for row in self.rows if row.std and row.measured_std is not None]
         if ratios:
-            parts.append(f"std {_range(ratios)} times the std of {self.asked}")
+            asked = "the gamma of each part" if self.gamma is None else f"gamma {self.gamma:g}"
+            parts.append(f"std {_range(ratios)} times the std of {asked}")
         return "; ".join(parts)
-
-    @property
-    def asked(self) -> str:
-        """A description of the requested gamma."""
-        return "the gamma of each part" if self.gamma is None else f"gamma {self.gamma:g}"
 
     def __repr__(self) -> str:
         return f"GammaTable({self.model}: {self.headline()})"

@@ -279,7 +279,7 @@ def _role(
         fan_in = torch.Size(shape[axis] for axis in axes).numel()
         writes = writes_to_residual(name)
         return Matrix(names, parameter, fan_in, part, expert_of(name), writes)
-    if hooked and _is_bias_or_norm(name):
+    if hooked and (is_bias(name) or own in ("w", "b")):  # w and b are those of a norm
         return without_a_draw(name)
     path = name.removesuffix(own).rstrip(".")
     linear = isinstance(module, nn.Linear | nn.modules.conv._ConvNd) or _is_conv1d(module)
@@ -300,9 +300,7 @@ def _role(
             return Matrix(names, parameter, shape[1])
         case nn.MultiheadAttention(), "q_proj_weight" | "k_proj_weight" | "v_proj_weight":
             return Matrix(names, parameter, shape[1], "vo" if own == "v_proj_weight" else "qk")
-        case nn.MultiheadAttention(), "in_proj_bias":
-            return 0.0
-        case _, "bias" if linear:
+        case _, "bias" | "in_proj_bias" if linear or isinstance(module, nn.MultiheadAttention):
             return 0.0
         case nn.LayerNorm() | nn.RMSNorm() | nn.GroupNorm() | nn.modules.batchnorm._NormBase(), _:
             return float(own == "weight")
@@ -428,11 +426,3 @@ def _split(matrix: Matrix, modules: Mapping[str, nn.Module]) -> Iterator[Matrix]
     queries_and_keys, values = values_in(matrix.parameter, axis, fused)
     yield replace(matrix, part="qk", within=queries_and_keys)
     yield replace(matrix, part="vo", within=values)
-
-
-def _is_bias_or_norm(name: str) -> bool:
-    """Check whether a parameter is a bias, or a weight of a LayerNorm or RMSNorm (ln1, q_norm, ...)."""
-    owner, own = name.rpartition(".")[::2]
-    module = owner.rpartition(".")[2]
-    is_norm = module.startswith("ln") or module.endswith("_norm")
-    return is_bias(name) or (own in ("w", "b") and is_norm)

@@ -220,16 +220,9 @@ def _read_nano(source: Source) -> LoadedModel:
     check_sizes(told, {name: getattr(config, name, None) for name in told}, "the table [model]")
     whole = Settings(source.file, {**_table(source.content, "config"), **args})
     notes += not_used(whole, (*_OF_NANOGPT, "bias", *HEADS, *_ACTIVATIONS))
-    step = source.content.get("iter_num")
-    return imported(
-        "nanoGPT",
-        config,
-        source.named_task,
-        weights,
-        vocabulary=vocabulary_of(source.config),
-        notes=notes,
-        step=step if type(step) is int and 0 <= step < 10**12 else None,
-    )
+    task, vocabulary, step = source.named_task, vocabulary_of(source.config), source.content.get("iter_num")
+    step = step if type(step) is int and 0 <= step < 10**12 else None
+    return imported("nanoGPT", config, task, weights, vocabulary=vocabulary, notes=notes, step=step)
 
 
 def _sizes(config: ModelConfig, names: Mapping[str, str]) -> dict[str, int]:

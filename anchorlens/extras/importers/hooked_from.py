@@ -40,10 +40,7 @@ _ELSE = (
 
 
 def hooked_from(
-    module: nn.Module,
-    names: Mapping[str, Any] | None = None,
-    *,
-    config: Mapping[str, Any] | None = None,
+    module: nn.Module, names: Mapping[str, Any] | None = None, *, config: Mapping[str, Any] | None = None
 ) -> HookedTransformer:
     """Convert a transformer in plain torch to a HookedTransformer, for the probes and `classify`.
 

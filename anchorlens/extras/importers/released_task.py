@@ -96,12 +96,7 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
         )
     n_held_out = held_out.total()
     overlap = Overlap(rule.total() + n_held_out, {"id": n_held_out, "ood": 0})
-    used |= {
-        *_GROUPS,
-        "data_size",
-        "random_data_num",
-        *(f"data_size_{name}" for name in theirs["data_name"]),
-    }
+    used |= {*_GROUPS, "data_size", "random_data_num", *(f"data_size_{name}" for name in theirs["data_name"])}
     return Trained(task, overlap, tuple(notes), used)
 
 

@@ -15,7 +15,7 @@ from anchorlens.extras.shared.words import BOS, EOS, PAD, SEP, SPECIAL, UNKNOWN
 from anchorlens.files import Settings
 from anchorlens.safe import decoded, read_bytes, read_json, reading
 from anchorlens.tasks import Task
-from anchorlens.texts import safe_repr
+from anchorlens.texts import few, safe_repr
 
 _NEVER_SAID = -1e9
 """The logit of a word without a separate token, low enough that the word is never predicted."""
@@ -139,9 +139,8 @@ def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str
             tokens[word] = token_of[spellings[0]]
         if spellings and spellings[0] != word:
             others[word] = spellings[0]
-    few = ", ".join(f"{safe_repr(theirs)} for {safe_repr(word)}" for word, theirs in list(others.items())[:3])
-    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-    return tokens, [f"its vocabulary is read with {few}{more}"] if others else []
+    pairs = [f"{safe_repr(theirs)} for {safe_repr(word)}" for word, theirs in others.items()]
+    return tokens, [f"its vocabulary is read with {few(pairs)}"] if others else []
 
 
 def _alike(word: str, token_of: Mapping[str, Any]) -> list[str]:
@@ -204,13 +203,11 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
     tokens, notes = spelled(words, token_of)
     missing = [word for word in words if word not in tokens and word not in optional]
     if missing:
-        few = ", ".join(map(safe_repr, missing[:_SHOWN]))
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         alike = ", ".join(map(safe_repr, _alike(missing[0], token_of)[:_SHOWN]))
         asked = f"Did you mean {safe_repr(missing[0])} by {alike}? Rename" if alike else "Add"
         raise ValueError(
-            f"vocabulary must have a token for each word of the task, got none for {few}{more}. "
-            f"{asked} the token"
+            "vocabulary must have a token for each word of the task, got none for "
+            f"{few([*map(safe_repr, missing)], _SHOWN)}. {asked} the token"
         )
     for word, token in tokens.items():
         check_number(f"vocabulary: {safe_repr(word)}", token, minimum=0, maximum=d_vocab - 1, integer=True)

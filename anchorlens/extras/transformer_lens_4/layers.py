@@ -131,7 +131,8 @@ class Unembed(nn.Module):
 class Attention(nn.Module):
     """Attention whose heads each have separate keys and values."""
 
-    groups = 1
+    W_K: Any
+    W_V: Any
 
     def __init__(self, cfg: HookedTransformerConfig, layer: int) -> None:
         super().__init__()
@@ -166,17 +167,14 @@ class Attention(nn.Module):
             sin, cos = _rotary_angles(cfg)
             self.register_buffer("rotary_sin", sin)
             self.register_buffer("rotary_cos", cos)
-        self._add_keys_and_values()
-
-    def _add_keys_and_values(self) -> None:
-        cfg = self.cfg
-        self.W_K = empty_weight(cfg, cfg.n_heads, cfg.d_model, cfg.d_head)
-        self.W_V = empty_weight(cfg, cfg.n_heads, cfg.d_model, cfg.d_head)
-        self.b_K = zero_bias(cfg, cfg.n_heads, cfg.d_head)
-        self.b_V = zero_bias(cfg, cfg.n_heads, cfg.d_head)
-
-    def _keys_and_values(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.W_K, self.b_K, self.W_V, self.b_V
+        n_kept = cfg.n_key_value_heads or cfg.n_heads
+        self.mark = "_" if cfg.n_key_value_heads else ""  # TransformerLens' mark of shared keys and values
+        self.groups = cfg.n_heads // n_kept
+        for name in ("W_K", "W_V"):
+            weight = empty_weight(cfg, n_kept, cfg.d_model, cfg.d_head)
+            self.register_parameter(f"{self.mark}{name}", weight)
+        for name in ("b_K", "b_V"):
+            self.register_parameter(f"{self.mark}{name}", zero_bias(cfg, n_kept, cfg.d_head))
 
     @property
     def OV(self) -> FactoredMatrix:
@@ -197,7 +195,8 @@ class Attention(nn.Module):
         attention_mask: Mask | None = None,
     ) -> Residual:
         """Compute the output of attention, without a key-value cache."""
-        W_K, b_K, W_V, b_V = self._keys_and_values()
+        mark = "" if self.cfg.ungroup_grouped_query_attention else self.mark
+        W_K, b_K, W_V, b_V = (getattr(self, f"{mark}{name}") for name in ("W_K", "b_K", "W_V", "b_V"))
         in_heads = complex_attn_linear if query_input.dim() == 4 else simple_attn_linear
         q = self.hook_q(in_heads(query_input, self.W_Q, self.b_Q))  # [batch, pos, head_index, d_head]
         k = self.hook_k(in_heads(key_input, W_K, b_K))  # [batch, pos, kv_head_index, d_head]
@@ -254,24 +253,10 @@ class Attention(nn.Module):
 class GroupedQueryAttention(Attention):
     """Attention whose heads share keys and values in `n_key_value_heads` groups."""
 
-    def _add_keys_and_values(self) -> None:
-        cfg, n_shared = self.cfg, self.cfg.n_key_value_heads
-        assert n_shared is not None
-        self.groups = cfg.n_heads // n_shared
-        self._W_K = empty_weight(cfg, n_shared, cfg.d_model, cfg.d_head)
-        self._W_V = empty_weight(cfg, n_shared, cfg.d_model, cfg.d_head)
-        self._b_K = zero_bias(cfg, n_shared, cfg.d_head)
-        self._b_V = zero_bias(cfg, n_shared, cfg.d_head)
-
-    def _keys_and_values(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        if self.cfg.ungroup_grouped_query_attention:
-            return self.W_K, self.b_K, self.W_V, self.b_V
-        return self._W_K, self._b_K, self._W_V, self._b_V
-
-    W_K: Any = property(lambda self: self._W_K.repeat_interleave(self.groups, dim=0))
-    W_V: Any = property(lambda self: self._W_V.repeat_interleave(self.groups, dim=0))
-    b_K: Any = property(lambda self: self._b_K.repeat_interleave(self.groups, dim=0))
-    b_V: Any = property(lambda self: self._b_V.repeat_interleave(self.groups, dim=0))
+    W_K = property(lambda self: self._W_K.repeat_interleave(self.groups, dim=0))
+    W_V = property(lambda self: self._W_V.repeat_interleave(self.groups, dim=0))
+    b_K = property(lambda self: self._b_K.repeat_interleave(self.groups, dim=0))
+    b_V = property(lambda self: self._b_V.repeat_interleave(self.groups, dim=0))
 
 
 def _rotary_angles(cfg: HookedTransformerConfig) -> tuple[Tensor, Tensor]:

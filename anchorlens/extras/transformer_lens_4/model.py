@@ -212,9 +212,9 @@ class HookedTransformer(HookedRootModule):
     ) -> tuple[Any, Any]:
         """Return the result of `forward`, and an ActivationCache or dict of all activations by hook name."""
         out, cache = super().run_with_cache(*model_args, remove_batch_dim=remove_batch_dim, **kwargs)
-        if not return_cache_object:
-            return out, cache
-        return out, ActivationCache(cache, self, has_batch_dim=not remove_batch_dim)
+        if return_cache_object:
+            cache = ActivationCache(cache, self, has_batch_dim=not remove_batch_dim)
+        return out, cache
 
     def check_hooks_to_add(
         self, hook_point: HookPoint, hook_point_name: str, *args: object, **kwargs: object

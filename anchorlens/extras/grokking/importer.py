@@ -21,6 +21,7 @@ from anchorlens.extras.grokking.layouts import Run, hooked
 from anchorlens.extras.grokking.operations import SIGNS
 from anchorlens.extras.grokking.readings import ASKED, LAST, Claims, FileReading, confirmed, readings_of
 from anchorlens.extras.grokking.task import ModularTask
+from anchorlens.extras.shared.weights import ASSUMED
 from anchorlens.files import (
     Checkpoint,
     LoadedModel,
@@ -43,12 +44,6 @@ _SHORT = {**{name[:3]: name for name in SIGNS}, **{sign: name for name, sign in 
 """A map from the beginnings and the signs of operations to the operations."""
 _ACTIVATION = ("act_fn", "act_type", "activation", "activation_fn", "activation_function", "nonlinearity")
 _ACTIVATIONS = ("relu", "gelu", "gelu_new")
-_DEFAULTS: dict[str, Any] = {
-    **{"positional_embedding_type": "standard", "attention_dir": "causal", "eps": 1e-5},
-    **{"use_attn_scale": True, "use_local_attn": False},
-    **{"parallel_attn_mlp": False, "scale_attn_by_inverse_layer_idx": False},
-}
-"""The values of a HookedTransformerConfig that is made without these arguments."""
 _VARIANTS = {None: "plain", "LN": "gpt2", "LNPre": "gpt2"}
 """A map from normalization_type to the variant with these norms; LNPre is LN whose weights are folded."""
 _WHOLE = {"d_model", "n_layers", "n_ctx", "act_fn", "normalization_type"}
@@ -157,7 +152,7 @@ def _networks(source: Source, run: Run, table: Settings) -> Iterator[tuple[Loade
     said, is_whole = run.said, run.config.keys() >= _WHOLE
     named = next((said[name] for name in _ACTIVATION if isinstance(said.get(name), str)), None)
     norm = said.get("normalization_type", "LN" if any(".ln1." in name for name in run.weights) else None)
-    assumed = [name for name in sorted(_DEFAULTS) if name not in {**run.config, **table.values}]
+    assumed = [name for name in sorted(ASSUMED) if name not in {**run.config, **table.values}]
     notes = [f"not given, and assumed as TransformerLens does: {', '.join(assumed)}"]
     last = next((one for *_, one in reversed(run.along) if isinstance(one, dict)), run.weights)
     own = [(run.weights, ())] if layouts.is_same(last, run.weights) else [(run.weights, ()), (last, (LAST,))]
@@ -165,7 +160,7 @@ def _networks(source: Source, run: Run, table: Settings) -> Iterator[tuple[Loade
     for (weights, chosen), activation in itertools.product(own, activations):
         values: dict[str, Any] = {"act_fn": activation}
         if is_whole or norm not in _VARIANTS:
-            values = {**_DEFAULTS, **values, "normalization_type": norm, **run.config, **table.values}
+            values = {**ASSUMED, **values, "normalization_type": norm, **run.config, **table.values}
         else:
             values = {"model": {"variant": _VARIANTS[norm], **values, **table.values}}
         settings = replace(table, values=values)

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from einops import rearrange
 from torch import Tensor
 
 from anchorlens.configuration import check_number
 from anchorlens.extras.grokking.splits import split_name
+from anchorlens.extras.shared.weights import StoredWeight, mapped, with_biases
 from anchorlens.files import models_in, state_dict, without_wrappers
 from anchorlens.safe import CheckpointError, check_inside, read_tensors
 from anchorlens.texts import safe_repr
@@ -271,11 +271,8 @@ def _holds_weights(files: Mapping[int, Path]) -> bool:
     return False
 
 
-_TURNS = {
-    **{"W_E": "m v -> v m", "W_in": "h m -> m h", "W_out": "m h -> h m", "W_O": "m (i h) -> i h m"},
-    **dict.fromkeys(("W_Q", "W_K", "W_V"), "i h m -> i m h"),
-}
-_WITH_BIAS = ("attn.W_Q", "attn.W_K", "attn.W_V", "attn.W_O", "mlp.W_in", "mlp.W_out", "unembed.W_U")
+_TURNED = ("W_E", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
+"""The matrices that Nanda, ARENA and Zhong store as [out, in]."""
 
 
 def hooked(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -293,30 +290,14 @@ def hooked(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str
         if name in found and not torch.equal(found.pop(name), found["embed.W_E"]):
             raise ValueError(f"{name} must equal embed.W_E, got another embedding. {_INSTEAD}")
     if is_transposed(weights):
-        n_heads = len(found["blocks.0.attn.W_Q"])
-        found = {name: _turned(name, weight, n_heads) for name, weight in found.items()}
+        names = {name: StoredWeight(name, name.rpartition(".")[2] in _TURNED) for name in found}
+        found = mapped(found, names, len(found["blocks.0.attn.W_Q"]))
     if "attn_coeff" in config:
         found = _without_mask(found, config["attn_coeff"])
-    for name, weight in tuple(found.items()):
-        if name.endswith(_WITH_BIAS):
-            shape = weight.shape[::2] if weight.ndim == 3 and name[-1] in "QKV" else weight.shape[-1:]
-            found.setdefault(name.replace(".W_", ".b_"), weight.new_zeros(shape))
-    return found
+    return with_biases(found, norm="RMS")[0]  # norms are as they are
 
 
 _INSTEAD = "Give the model itself: fourier(model, task), evaluate(model, task)"
-
-
-def _turned(name: str, weight: Tensor, n_heads: int) -> Tensor:
-    pattern = _TURNS.get(name.rpartition(".")[2])
-    if pattern is None:
-        return weight
-    if weight.ndim != (3 if pattern.startswith("i") else 2):
-        raise ValueError(
-            f"{name} must be a matrix of a modular-arithmetic network, got shape {list(weight.shape)}. "
-            f"{_INSTEAD}"
-        )
-    return rearrange(weight, pattern, **({"i": n_heads} if "(i h)" in pattern else {}))
 
 
 def _without_mask(weights: dict[str, Tensor], rate: Any) -> dict[str, Tensor]:

@@ -43,8 +43,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "tie_word_embeddings": (True, False),
     "layer_norm_epsilon": (1e-5,),
     "scale_attn_weights": (True,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-    "reorder_and_upcast_attn": (False,),
+    **dict.fromkeys(("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"), (False,)),
     "add_cross_attention": (False,),
 }
 """The values of each field of a config.json that our architecture supports; the first is the default."""

@@ -15,6 +15,7 @@ from anchorlens.configuration import check_number
 from anchorlens.extras.importers import name_map
 from anchorlens.extras.importers.checkpoints import model_of
 from anchorlens.extras.importers.gpt2 import HEADS, gpt2_map, gpt2_names, is_of_linears
+from anchorlens.extras.shared.weights import StoredWeight, mapped, with_biases
 from anchorlens.models import device_of, evaluation_mode, unwrapped
 from anchorlens.tasks import logits_in
 from anchorlens.texts import safe_repr
@@ -111,7 +112,7 @@ def hooked_from(
 def _nearest(
     module: nn.Module,
     tensors: Mapping[str, Tensor],
-    names: Mapping[str, name_map.StoredWeight],
+    names: Mapping[str, StoredWeight],
     given: dict[str, Any],
 ) -> tuple[HookedTransformer, list[str]]:
     """Return the model with the weights and the logits of a module, and notes on them.
@@ -125,7 +126,7 @@ def _nearest(
     is_fused = any(entry.part is not None for entry in names.values())
     for per_head, is_stored in itertools.product((False, True)[: 1 + is_fused], (False, True)):
         layout = {key: replace(one, per_head=one.per_head or per_head) for key, one in names.items()}
-        weights = name_map.mapped(tensors, layout, n_heads, square_is_stored=is_stored)
+        weights = mapped(tensors, layout, n_heads, square_is_stored=is_stored)
         fixed = {"eps": eps, **name_map.architecture(weights, names), **given}
         check_number("n_ctx (config or pos_embed.W_pos)", fixed.get("n_ctx"), minimum=1, integer=True)
         generator, size = torch.Generator("cpu").manual_seed(0), (4, min(fixed["n_ctx"], _MOST_POSITIONS))
@@ -135,7 +136,7 @@ def _nearest(
         free = {name: values for name, values in _OPTIONS.items() if name not in fixed}
         for values in itertools.product(*free.values()):
             fields = {**fixed, **dict(zip(free, values, strict=True))}
-            whole, notes = name_map.with_biases(weights, fields["normalization_type"])
+            whole, notes = with_biases(weights, fields["normalization_type"])
             model = model_of(fields, whole)
             with torch.no_grad():
                 logits = model(tokens)[:, -expected.shape[1] :]

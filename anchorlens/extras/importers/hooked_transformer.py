@@ -30,6 +30,7 @@ from anchorlens.extras.importers.checkpoints import (
     taken,
 )
 from anchorlens.extras.importers.vocabulary import in_order_of, vocabulary_of
+from anchorlens.extras.shared.weights import ASSUMED
 from anchorlens.files import LoadedModel, Settings, Source, state_dict
 from anchorlens.models import ModelConfig, parameter_shapes, without_a_draw
 from anchorlens.recipes import RunConfig, TrainConfig, merged, preset_parts
@@ -42,27 +43,17 @@ KIND = "HookedTransformer state dict"
 _MOST_LAYERS = 1000
 _OURS: dict[str, tuple[Any, ...]] = {
     "act_fn": ("gelu", "gelu_new", "relu"),
-    "positional_embedding_type": ("standard",),
-    "attention_dir": ("causal",),
-    "eps": (1e-5,),
-    "use_attn_scale": (True,),
+    **{name: (value,) for name, value in ASSUMED.items()},
     "original_architecture": (None, "GPT2LMHeadModel"),
     **dict.fromkeys(("clip_qkv", "window_size", "quantization_method"), (None,)),
     **dict.fromkeys(("attn_scores_soft_cap", "output_logits_soft_cap"), (-1,)),
-    **dict.fromkeys(("parallel_attn_mlp", "scale_attn_by_inverse_layer_idx"), (False,)),
-    **dict.fromkeys(("use_local_attn", "use_logn_attn"), (False,)),
-    **dict.fromkeys(("attn_only", "norm_topk_prob", "uses_rms_norm", "final_rms"), (False,)),
-    **dict.fromkeys(("post_embedding_ln", "use_attention_sinks"), (False,)),
+    **dict.fromkeys(("use_logn_attn", "attn_only", "norm_topk_prob", "uses_rms_norm"), (False,)),
+    **dict.fromkeys(("final_rms", "post_embedding_ln", "use_attention_sinks"), (False,)),
     **dict.fromkeys(("use_normalization_before_and_after", "use_qk_norm"), (False,)),
 }
 """The values of each HookedTransformerConfig field that our architectures have."""
-_REQUIRED = (
-    *("act_fn", "normalization_type", "positional_embedding_type", "attention_dir", "eps"),
-    *("use_attn_scale", "parallel_attn_mlp", "scale_attn_by_inverse_layer_idx", "use_local_attn"),
-)
+_REQUIRED = ("act_fn", "normalization_type", *ASSUMED)
 """The fields of every HookedTransformerConfig that weights do not determine."""
-ASSUMED = {name: _OURS[name][0] for name in _REQUIRED if name in _OURS and name != "act_fn"}
-"""The values of those fields in a HookedTransformerConfig that is made without them."""
 _FOLDED = "the weights have no norms: they are assumed to be folded into other weights"
 _FIELDS = {field.name for field in dataclasses.fields(ModelConfig)}
 

@@ -17,21 +17,14 @@ from anchorlens.extras.importers.checkpoints import config_beside, imported, not
 from anchorlens.extras.importers.name_map import of_modules, weights_of
 from anchorlens.extras.importers.released_task import trained
 from anchorlens.files import LoadedModel, Settings, Source, state_dict
-from anchorlens.models import PARTS, ModelConfig, parameter_shapes
+from anchorlens.models import PARTS, SIZES, ModelConfig, parameter_shapes
 from anchorlens.safe import CheckpointError, reading
 from anchorlens.texts import safe_repr
 
 _MODELS = ("GPT2_init_for_diff_part_prenorm",)
 _GAMMAS = {f"gamma_{part}": f"{part}_std" for part in PARTS}
-_SHAPES = {
-    "n_layers": "n_layers",
-    "n_heads": "n_heads",
-    "d_model": "d_model",
-    "d_head": "d_k",
-    "d_mlp": "d_feedforward",
-    "d_vocab": "vocab_size",
-    "n_ctx": "max_pos",
-}
+_THEIR_SIZES = ("n_layers", "n_heads", "d_model", "d_k", "d_feedforward", "vocab_size", "max_pos")
+_SHAPES = dict(zip(SIZES, _THEIR_SIZES, strict=True))
 _ATTENTION, _MLP = "decoder.layers.{l}.dec_self_attn", "decoder.layers.{l}.pos_ffn"
 _MODULES = {
     "unembed.W_U": "projection",

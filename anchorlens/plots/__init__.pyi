@@ -19,6 +19,7 @@ from .curves import thinned as thinned
 from .curves import training_curve as training_curve
 from .curves import training_traces as training_traces
 from .from_specs import figure_of as figure_of
+from .of_probes import pair_styles as pair_styles
 from .picture import Picture as Picture
 from .picture import plotly_text as plotly_text
 from .picture import script_json as script_json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,18 @@ def place_map(
     return styled(figure, title, height=min(1200, 180 + 28 * len(rows)))
 
 
+def pair_styles(pairs: Sequence[Sequence[int]]) -> Iterator[tuple[str, str, bool, int]]:
+    """Yield the style of each pair: its name, its colour, whether it is reversed, and its symbol (0 or 1).
+
+    A pair and its reversed pair have one colour.
+    """
+    chains = [tuple(map(int, pair)) for pair in pairs]
+    groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
+    for chain in chains:
+        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
+        yield ",".join(map(str, chain)), CATEGORIES[number], chain > chain[::-1], turn % 2
+
+
 def cluster_figure(
     points: Float[np.ndarray, "sequence 2"],
     labels: Int[np.ndarray, " sequence"],
@@ -118,17 +130,12 @@ def cluster_figure(
     filled and open squares.
     """
     figure = go.Figure()
-    chains = [tuple(map(int, pair)) for pair in pairs]
-    groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
-    for label, chain in enumerate(chains):
-        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
-        color = CATEGORIES[number]
-        mirror = chain > chain[::-1]
+    for label, (name, color, mirror, turn) in enumerate(pair_styles(pairs)):
         symbols = ("diamond-open", "square-open") if mirror else ("circle", "square")
-        marker: dict[str, Any] = {"color": color, "size": 7 if mirror else 6, "symbol": symbols[turn % 2]}
+        marker: dict[str, Any] = {"color": color, "size": 7 if mirror else 6, "symbol": symbols[turn]}
         marker["line"] = {"width": 1.5 if mirror else 0, "color": color}
         x, y = points[labels == label].T
-        figure.add_scatter(x=x, y=y, mode="markers", name=",".join(map(str, chain)), marker=marker)
+        figure.add_scatter(x=x, y=y, mode="markers", name=name, marker=marker)
     figure.update_xaxes(title="t-SNE 1", zeroline=False)
     figure.update_yaxes(title="t-SNE 2", zeroline=False)
     figure.update_layout(legend={"title": {"text": "anchors"}, "itemsizing": "constant"})

@@ -32,7 +32,6 @@ from anchorlens.tasks.shared.phases import (
     ORDER_ALONE,
     PHASES,
     SOLUTION_LABELS,
-    Memorisation,
     Phase,
 )
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -254,22 +253,16 @@ def by_holdout(
         label if the holdout ratio lies between the bounds of both labels, or if the probe refuses its input.
         The verdict also lists readings of the weights. These readings are not evidence for a label.
     """
+    weights = tuple(_of_weights(model, task))
     if why_not is not None:
-        return ProbeVerdict(why_not, None, tuple(_of_weights(model, task)))
+        return ProbeVerdict(why_not, None, weights)
     try:
         found = probes.apply(holdout, LoadedModel(task=task, in_memory=model), training_set=training_set)
     except ValueError as error:
-        phase = Phase.undecided("no readings", str(error))
-        return ProbeVerdict(phase, None, tuple(_of_weights(model, task)))
+        return ProbeVerdict(Phase.undecided("no readings", str(error)), None, weights)
     assert isinstance(found, Holdout)
     phase = phase_by_holdout(found)
-    readings = (*_of_holdout(found, phase), *_of_weights(model, task))
-    return ProbeVerdict(phase, None, readings, measured={holdout: found})
-
-
-def _bounds(found: Holdout) -> dict[Memorisation, tuple[float, float]]:
-    """Return the smallest and the largest ratio of each label."""
-    return dict(zip(MEMORISATION, ((0.0, MEMORISED), (found.learnt_from, 1.0)), strict=True))
+    return ProbeVerdict(phase, None, (*_of_holdout(found, phase), *weights), measured={holdout: found})
 
 
 def phase_by_holdout(found: Holdout) -> Phase:
@@ -288,13 +281,12 @@ def phase_by_holdout(found: Holdout) -> Phase:
         why = "the copies forgot the other training data too, or the last token alone almost gives the answer"
         return Phase.undecided("no readings", f"{why}, so there is no ratio")
     learnt = found.learnt_from
-    for label, (low, high) in _bounds(found).items():
-        if low <= ratio <= high:
-            if label == MEMORISATION[1] and (why := _without_a_rule(found, learnt)):
-                return Phase.undecided("answered by look-up", f"{why}; {numbers}")
-            return Phase(None, None, numbers, solution=label)
-    if found.in_any_order and (why := _without_a_rule(found, learnt)):
+    if ratio <= MEMORISED:
+        return Phase(None, None, numbers, solution=MEMORISATION[0])
+    if (ratio >= learnt or found.in_any_order) and (why := _without_a_rule(found, learnt)):
         return Phase.undecided("answered by look-up", f"{why}; {numbers}")
+    if ratio >= learnt:
+        return Phase(None, None, numbers, solution=MEMORISATION[1])
     why = (
         f"models that memorised have at most {MEMORISED:.2f}, those that learnt a rule at least {learnt:.2f}"
     )
@@ -321,10 +313,12 @@ def _of_holdout(found: Holdout, phase: Phase) -> Iterator[Evidence]:
 
     Only the two ratios after all updates determine the label.
     """
+    memorised, learnt = MEMORISATION
+    bounds: dict[str, tuple[float, float]] = {memorised: (0.0, MEMORISED), learnt: (found.learnt_from, 1.0)}
     for name, meaning in _MEANINGS.items():
         value, decides = getattr(found, name), name in ("holdout_ratio", "related_ratio")
         about = (f"holdout.{name}", "holdout", meaning, None if value is None else float(value))
-        ranges, vote = ({**_bounds(found)}, phase.solution) if decides else ({}, None)
+        ranges, vote = (bounds, phase.solution) if decides else ({}, None)
         yield Evidence(*about, ranges=ranges, vote=vote, weight=0.0, sees="training data")
 
 

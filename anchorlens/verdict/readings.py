@@ -169,6 +169,7 @@ def _readings(measurement: str, sees: Sees = "trained pairs", **meanings: str) -
         yield Reading(measurement, name, meaning, sees)
 
 
+_LATE = ", before the last MLP"
 _MARGIN = "margin on trained pairs with fresh noise"
 READINGS: tuple[Reading, ...] = (
     *_readings(
@@ -206,26 +207,23 @@ READINGS: tuple[Reading, ...] = (
     *_readings(
         "fusion_similarity of mirrored pairs",
         "unseen pairs",
-        centred_gap="both orders of an unseen pair are similar, before the last MLP",
+        centred_gap=f"both orders of an unseen pair are similar{_LATE}",
     ),
     *_readings(
         "nearest_neighbours",
         g1_at_first_anchor="the first anchor encodes g(x; a1), after the first layer",
         g2_at_second_anchor="the second anchor encodes g(x; a2), after the first layer",
-        target_at_second_anchor="the second anchor encodes the target, as in other pairs, "
-        "before the last MLP",
-        target_at_last="the last position encodes the target, as in other pairs, before the last MLP",
+        target_at_second_anchor=f"the second anchor encodes the target, as in other pairs{_LATE}",
+        target_at_last=f"the last position encodes the target, as in other pairs{_LATE}",
         pair_share="the last position encodes the anchors, after the first layer",
     ),
     *_readings(
         "nearest_neighbours",
         "unseen pairs",
-        unseen_target_at_last="an unseen pair is most similar to trained pairs with its target, "
-        "before the last MLP",
+        unseen_target_at_last=f"an unseen pair is most similar to trained pairs with its target{_LATE}",
         unseen_margin="an unseen pair is more similar to trained pairs with its target than to others, "
         "in cosines",
-        unseen_g1_at_last="an unseen pair is most similar to trained pairs with its g(x; a1), "
-        "before the last MLP",
+        unseen_g1_at_last=f"an unseen pair is most similar to trained pairs with its g(x; a1){_LATE}",
     ),
     *_readings(
         "gradient_sharing",
@@ -381,6 +379,5 @@ def relative_margin(fresh: float, training: float | None) -> float | None:
 
 def mean_of(results: Sequence[ProbeResult], field: str) -> float | None:
     """Return the mean of a field over the results of one measurement, or `None` if no result has a value."""
-    values = [getattr(result, field) for result in results]
-    there = [value for value in values if value is not None]
-    return float(np.mean(there)) if there else None
+    values = [value for result in results if (value := getattr(result, field)) is not None]
+    return float(np.mean(values)) if values else None

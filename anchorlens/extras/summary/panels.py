@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from einops import reduce
 from plotly.colors import sample_colorscale
 
-from anchorlens.plots import BLUE, CATEGORIES, COSINE, EFFECT, NO_EFFECT, ORANGE, SHARE
+from anchorlens.plots import BLUE, CATEGORIES, COSINE, EFFECT, NO_EFFECT, ORANGE, SHARE, pair_styles
 from anchorlens.probes import ARROWS, MOST_WRITTEN, drawn_edges
 from anchorlens.show import MOST_ANCHORS, pair_rows
 
@@ -57,14 +56,10 @@ def answers(axes: Axes, behaviour: Evaluation) -> str:
 
 def information_flow(axes: Axes, result: InformationFlow) -> None:
     """Draw layers as rows of tokens, with attention as line width and the lost margin as line colour."""
-    attention = reduce(result.attention, "layer head q k -> layer q k", "mean")
+    attention, fractions, _ = result.edges()
     n_layers, n_pos = attention.shape[:2]
-    lost = np.zeros_like(attention)
-    known = result.merged_effects is not None and result.inferential_route is not None
-    if known:
-        assert result.merged_effects is not None
-        assert result.margin is not None and result.baseline is not None
-        lost = np.clip(result.merged_effects / (result.margin - result.baseline), -1, 1)
+    known = fractions is not None
+    lost = np.zeros_like(attention) if fractions is None else fractions
     colours = _colours(EFFECT)
     for layer, query, key in drawn_edges(attention, lost):
         share = lost[layer, query, key]
@@ -139,21 +134,17 @@ def embedding_pca(axes: Axes, result: EmbeddingPCA) -> None:
 def mask_key_token(axes: Axes, result: MaskKeyToken) -> None:
     """Draw the t-SNE of the answers, with each reversed pair as open diamonds in the colour of its pair."""
     assert result.points is not None
-    chains = [tuple(pair) for pair in result.pairs.tolist()]
-    groups = list(dict.fromkeys(min(chain, chain[::-1]) for chain in chains))
-    for label, chain in enumerate(chains):
-        turn, number = divmod(groups.index(min(chain, chain[::-1])), len(CATEGORIES))
-        mirror = chain > chain[::-1]
+    for label, (name, colour, mirror, turn) in enumerate(pair_styles(result.pairs.tolist())):
         axes.scatter(
             *result.points[result.labels == label].T,
             s=9 if mirror else 8,
-            marker=("D" if mirror else "o") if turn % 2 == 0 else "s",
-            facecolor="none" if mirror else CATEGORIES[number],
-            edgecolor=CATEGORIES[number],
+            marker=("D" if mirror else "o") if turn == 0 else "s",
+            facecolor="none" if mirror else colour,
+            edgecolor=colour,
             linewidth=0.7 if mirror else 0,
-            label=",".join(map(str, chain)),
+            label=name,
         )
-    if len(chains) <= 2 * len(CATEGORIES):
+    if len(result.pairs) <= 2 * len(CATEGORIES):
         legend = {"fontsize": SMALL, "frameon": False, "handletextpad": 0.1, "labelspacing": 0.25}
         axes.legend(
             title="anchors", title_fontsize=SMALL, loc="upper left", bbox_to_anchor=(1.01, 1.03), **legend

@@ -76,14 +76,12 @@ def cell_report(
         report: the address of the full report. With None, the report has the command that writes the full
             report.
     """
-    command = shlex.join(["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"])
-    name, facts = name_of_cell(cell, fields), _facts(cell, others)
     return rendered(
         TEMPLATES / "cell.html",
         cell=cell,
-        name=name,
-        facts=facts,
-        command=command,
+        name=name_of_cell(cell, fields),
+        facts=_facts(cell, others),
+        command=shlex.join(["anchorlens", "classify", str(cell.path), "--report", f"{cell.id}.html"]),
         n_lines=n_lines,
         report=report,
     )

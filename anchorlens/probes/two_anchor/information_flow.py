@@ -110,22 +110,11 @@ class InformationFlow(ProbeResult):
         """
         if head is not None:
             check_number("head", head, minimum=0, maximum=self.attention.shape[1] - 1, integer=True)
-        merged = reduce(self.attention, "layer head q k -> layer q k", "mean")
-        attention = merged if head is None else self.attention[:, head]
-        effects = self.merged_effects
-        if head is not None:
-            effects = None if self.effects is None else self.effects[:, head]
-        note = ""
-        if effects is None:
-            note = "attention only: effects were not requested"
-        elif self.margin is None or self.baseline is None or self.inferential_route is None:
-            effects, note = None, "no margin to lose: attention only"
-        else:
-            effects = effects / (self.margin - self.baseline)
+        attention, effects, note = self.edges(head)
         which = "" if self.attention.shape[1] == 1 else ", heads merged" if head is None else f", head {head}"
         n_layers, n_pos = attention.shape[:2]
         figure = go.Figure()
-        effect = np.zeros_like(attention) if effects is None else np.clip(effects, -1, 1)
+        effect = np.zeros_like(attention) if effects is None else effects
         for layer, query, key in drawn_edges(attention, effect):
             share, weight = effect[layer, query, key], attention[layer, query, key]
             place = f"{self.tokens[key]} (position {key}) to {self.tokens[query]} (position {query})"
@@ -162,6 +151,23 @@ class InformationFlow(ProbeResult):
         figure.update_yaxes(range=[-0.35, n_layers + 0.6], showline=False, **ticks)
         figure.update_layout(legend={"orientation": "h", "y": -0.2 / max(1, n_layers / 2), "yanchor": "top"})
         return styled(figure, f"Information flow{which}", height=min(1600, 220 + 120 * n_layers))
+
+    def edges(self, head: int | None = None) -> tuple[np.ndarray, np.ndarray | None, str]:
+        """Return the attention and the lost fraction of the margin of each edge, [layer, q, k], and a note.
+
+        The fraction is from -1 to 1. It is `None` without effects or without a margin; the note gives the
+        reason.
+        """
+        merged = reduce(self.attention, "layer head q k -> layer q k", "mean")
+        attention = merged if head is None else self.attention[:, head]
+        effects = self.merged_effects
+        if head is not None:
+            effects = None if self.effects is None else self.effects[:, head]
+        if effects is None:
+            return attention, None, "attention only: effects were not requested"
+        if self.margin is None or self.baseline is None or self.inferential_route is None:
+            return attention, None, "no margin to lose: attention only"
+        return attention, np.clip(effects / (self.margin - self.baseline), -1, 1), ""
 
     def _draw_tokens(self, figure: go.Figure) -> None:
         """Draw the tokens below the first layer and after each layer, coloured as key, anchors and noise."""

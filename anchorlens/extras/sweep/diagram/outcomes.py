@@ -59,6 +59,7 @@ SOLUTIONS, LEARNT = _OF_SOLUTIONS[:4], _OF_SOLUTIONS[4:]
 """The outcomes of runs whose training data conflict with the composition, and of tasks without OOD."""
 NAMED = (*PHASES, EITHER, *SOLUTIONS, *LEARNT)
 """The outcomes of runs that have a phase or a solution."""
+_BY_LABEL = {category.name: category for category in NAMED} | {"Phase 2": EITHER}
 OUTCOMES = (*NAMED, UNDECIDED, UNDERFIT, FAILED, MISSING)
 """The outcomes by behaviour."""
 
@@ -93,10 +94,7 @@ def outcome(cell: Cell) -> Category:
     problem, phase = trouble(cell), cell.phase
     if problem is not None or phase is None:
         return problem or MISSING
-    if phase.number == 2 and phase.commutative is None:
-        return EITHER
-    named = (category for category in (*PHASES, *SOLUTIONS, *LEARNT) if category.name == phase.label)
-    return next(named, UNDECIDED)
+    return _BY_LABEL.get(phase.label, UNDECIDED)
 
 
 def course(cell: Cell) -> Category:

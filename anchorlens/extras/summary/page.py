@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from anchorlens.extras.summary.panels import PANELS, SMALL, answers
 from anchorlens.files import atomic_write, check_summary, library_versions
 from anchorlens.probes import probe_named
@@ -148,8 +146,8 @@ def _header(figure: Figure, verdict: Verdict) -> None:
 def _axes(figure: Figure, place: tuple[float, float]) -> Axes:
     """Make axes below the text of a panel, with room for labels at their sides."""
     x, y = place
-    inches = (x + 0.7, y - HIGH + 0.45, WIDE - 0.7, HIGH - 0.45 - 0.55)
-    return figure.add_axes(np.divide(inches, (*A4, *A4)))
+    left, bottom = (x + 0.7) / A4[0], (y - HIGH + 0.45) / A4[1]
+    return figure.add_axes((left, bottom, (WIDE - 0.7) / A4[0], (HIGH - 0.45 - 0.55) / A4[1]))
 
 
 def _words(figure: Figure, place: tuple[float, float], title: str, words: str) -> None:
@@ -162,4 +160,4 @@ def _words(figure: Figure, place: tuple[float, float], title: str, words: str) -
 def _write(figure: Figure, x: float, y: float, text: str, width: int, most: int, **style: Any) -> None:
     """Write a text below a position in inches, at most `most` lines of `width` characters; cut ends get …."""
     lines = textwrap.wrap(safe_text(text, None), width, max_lines=most, placeholder=" …")
-    figure.text(*np.divide((x, y), A4), "\n".join(lines), va="top", linespacing=1.25, **style)
+    figure.text(x / A4[0], y / A4[1], "\n".join(lines), va="top", linespacing=1.25, **style)

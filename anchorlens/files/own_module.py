@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from anchorlens.files.loaded_model import LoadedModel
+from anchorlens.files.wrapped import WRAPPERS, tables_in, without_wrappers
 from anchorlens.models.devices import choose_device
 from anchorlens.plugins import defined_in
 from anchorlens.safe import CheckpointError, read_tensors
 from anchorlens.texts import safe_repr, safe_text
-
-_WRAPPERS = {"_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 
 
 def own_module(build: str, weights: Path | None = None, device: str = "cpu") -> LoadedModel:
@@ -50,7 +47,9 @@ def own_module(build: str, weights: Path | None = None, device: str = "cpu") -> 
         return LoadedModel(in_memory=module, name=safe_text(build))
     content, sha256 = read_tensors(weights)
     own = module.state_dict()
-    table = max(_tables(content), key=lambda one: len(own.keys() & one.keys()), default={})
+    tables = [table for _, table in tables_in(content, set())]
+    tables += [without_wrappers(table, {*WRAPPERS, "module"}) for table in tables]
+    table = max(tables, key=lambda one: len(own.keys() & one.keys()), default={})
     try:
         module.load_state_dict(table)
     except RuntimeError as error:
@@ -66,13 +65,3 @@ def own_module(build: str, weights: Path | None = None, device: str = "cpu") -> 
     return LoadedModel(
         in_memory=module, name=weights.stem, path=weights, file=weights, sha256=sha256, kind="torch module"
     )
-
-
-def _tables(content: Mapping[str, Any], depth: int = 2) -> Iterator[dict[str, Tensor]]:
-    """Yield each table of named tensors in a file's content, with and without the parts of wrappers."""
-    if table := {name: one for name, one in content.items() if isinstance(one, Tensor)}:
-        yield table
-        yield {".".join(p for p in name.split(".") if p not in _WRAPPERS): one for name, one in table.items()}
-    for inner in content.values() if depth else ():
-        if isinstance(inner, Mapping):
-            yield from _tables(inner, depth - 1)

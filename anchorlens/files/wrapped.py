@@ -6,7 +6,7 @@ Lightning, a model with a probe on it) put a prefix before its names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 from torch import Tensor
@@ -18,7 +18,7 @@ KEYS = (
     *("weights", "checkpoint", "ema", "model_ema"),
 )
 """The keys that are searched first for weights, in this order."""
-_WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+WRAPPERS = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
 """The parts that wrappers put anywhere into a name."""
 _DEEPEST = 5
 """The largest number of parts of a prefix."""
@@ -69,7 +69,7 @@ def unwrapped(
             "model"
         )
     notes, table = [], found[key]
-    wrappers = sorted({part for name in table for part in name.split(".")} & _WRAPPERS)
+    wrappers = sorted({part for name in table for part in name.split(".")} & WRAPPERS)
     if taken := [*(f"{part}." for part in wrappers), *([prefix] if prefix else [])]:
         notes.append(f"taken off the names of its weights: {', '.join(map(safe_repr, taken))}")
     if left := [name for name in without_wrappers(table) if not name.startswith(prefix)]:
@@ -101,9 +101,9 @@ def tables_in(
             yield from tables_in(inner[name], seen, f"{key}.{name}".removeprefix("."), depth - 1)
 
 
-def without_wrappers(table: dict[str, Tensor]) -> dict[str, Tensor]:
+def without_wrappers(table: dict[str, Tensor], wrappers: Set[str] = WRAPPERS) -> dict[str, Tensor]:
     """Remove the parts of wrappers from the names, unless two names would then be equal."""
-    bare = {".".join(p for p in name.split(".") if p not in _WRAPPERS): t for name, t in table.items()}
+    bare = {".".join(p for p in name.split(".") if p not in wrappers): t for name, t in table.items()}
     return bare if len(bare) == len(table) else table
 
 

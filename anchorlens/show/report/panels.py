@@ -93,15 +93,11 @@ def probe_figures(
                 share_axes = result.comparable_axes
             except Exception as error:
                 panels.append(Panel(label, refusal(error, probe)))
-        name = probe.__name__
-        if probe in SHIPPED:
-            caption = caption_of(name, result)
-            assert caption is not None
-            first = name in CARD or not is_for(probe, ()) or needs_training_set(probe)
-            yield _figure(name, caption, panels, share_axes, first=first)
-        else:  # your own probe: its name, and its docstring's first sentence
-            caption = Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)
-            yield _figure(f"own-{name}", caption, panels, share_axes, first=True)
+        name, is_own = probe.__name__, probe not in SHIPPED
+        caption = None if is_own else caption_of(name, result)
+        caption = caption or Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)
+        first = is_own or name in CARD or not is_for(probe, ()) or needs_training_set(probe)
+        yield _figure(f"own-{name}" if is_own else name, caption, panels, share_axes, first=first)
 
 
 def refusal(error: Exception, probe: Callable[..., ProbeResult]) -> str:

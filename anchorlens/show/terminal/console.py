@@ -85,12 +85,11 @@ class FittedTable:
 
 def _widened(group: Sequence[int], least: Sequence[int], natural: Sequence[int], room: int) -> dict[int, int]:
     """Widen the columns of a table as far as the texts need the width and the table has space."""
-    widths = {i: least[i] for i in group}
     for most in range(room, 0, -1):
         widths = {i: max(least[i], min(natural[i], most)) for i in group}
         if sum(widths.values()) + _BORDER * len(group) <= room:
-            break
-    return widths
+            return widths
+    return {i: least[i] for i in group}
 
 
 def print_json(content: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -160,13 +161,9 @@ def probe_command(
             shared.say(f"{len(found.rows)} rows are in {table}")
         shared.draw_and_print(found, as_json, plot, lambda result: typer.echo(repr(result)))
         return
-    if model is not None:
-        given = opened_input(checkpoint, config, device, None, model)
-    else:
-        given = given_for(probe, checkpoint, None, chosen, config=config, device=where)
-    start = {}
-    if initial is not None:
-        start["initial"] = given_for(probe, initial, None, chosen, config=config, device=where)
+    opened = functools.partial(given_for, probe, options=chosen, config=config, device=where)
+    given = opened(checkpoint) if model is None else opened_input(checkpoint, config, device, None, model)
+    start = {} if initial is None else {"initial": opened(initial)}
     for note in (*given.notes, *given.facts) if probes.needs_task(probe, chosen) else ():
         shared.say(note)
     try:

@@ -219,7 +219,8 @@ def _read_nano(source: Source) -> LoadedModel:
     check_sizes(told, {name: getattr(config, name, None) for name in told}, "the table [model]")
     whole = Settings(source.file, {**_table(source.content, "config"), **args})
     notes += not_used(whole, (*_OF_NANOGPT, "bias", *HEADS, *_ACTIVATIONS))
-    task, vocabulary, step = source.named_task, vocabulary_of(source.config), source.content.get("iter_num")
+    task, vocabulary = source.named_task, vocabulary_of(source.config)
+    step = source.content.get("iter_num")
     step = step if type(step) is int and 0 <= step < 10**12 else None
     return imported("nanoGPT", config, task, weights, vocabulary=vocabulary, notes=notes, step=step)
 

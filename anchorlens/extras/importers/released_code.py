@@ -85,11 +85,8 @@ def read(source: Source) -> LoadedModel:
     if step is None:
         notes.append("its name is not model_<N>.pt: its step is not known")
     used = {"model", *_GAMMAS.values(), *_SHAPES.values(), "d_v", *run.used}
-    recipe = {
-        name: value
-        for name, value in theirs.values.items()
-        if name not in used - {"data_size"} and _is_plain(value)
-    }
+    left = theirs.values.keys() - (used - {"data_size"})
+    recipe = {name: value for name, value in theirs.values.items() if name in left and _is_plain(value)}
     notes += not_used(theirs, used)
     found = weights_of(source.tensors, _NAMES, config.n_heads)
     weights = taken(found, parameter_shapes(config))

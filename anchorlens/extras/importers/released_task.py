@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -73,11 +72,7 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
         note = f"its training pairs (data_mode, data_train) are not given; assumed: {assumed}"
         return Trained(task, None, (note,), used)
     groups = _groups(theirs)
-    rule, held_out = (
-        Counter[Pair]({pair: n for (pair, keys), n in groups.items() if keys == which})
-        for which in ("xel", "xm0")
-    )
-    pairs = set(rule) | set(held_out)
+    pairs = {pair for pair, _ in groups}
     n_anchors = len(sizes["anchors"])
     if max(last := max(pairs, key=max)) > n_anchors:
         raise ValueError(
@@ -90,12 +85,12 @@ def trained(theirs: Mapping[str, Any], given: Task | None) -> Trained:
         notes.append(
             f"(3, 4) was trained on x{CONFLICT_SHIFT}, as the released code does for target 'composition'"
         )
-    if len(set(rule.values())) > 1:
+    if len({n for (_, keys), n in groups.items() if keys == "xel"}) > 1:
         notes.append(
             "pairs were trained in different proportions (data_percent): the task has them in equal ones"
         )
-    n_held_out = held_out.total()
-    overlap = Overlap(rule.total() + n_held_out, {"id": n_held_out, "ood": 0})
+    n_held_out = sum(n for (_, keys), n in groups.items() if keys == "xm0")
+    overlap = Overlap(sum(groups.values()), {"id": n_held_out, "ood": 0})
     used |= {*_GROUPS, "data_size", "random_data_num", *(f"data_size_{name}" for name in theirs["data_name"])}
     return Trained(task, overlap, tuple(notes), used)
 

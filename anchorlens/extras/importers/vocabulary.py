@@ -178,21 +178,20 @@ def in_order_of(
             "vocabulary must be None for a model with different vocabularies for inputs and answers, got "
             f"{d_vocab} input tokens and {d_vocab_out} answers. Omit vocabulary"
         )
-    rows, own, notes = _rows(task, token_of, d_vocab)
+    rows, shared, notes = _rows(task, token_of, d_vocab)
     others = sorted(set(range(d_vocab)) - set(rows))
     order = torch.tensor([*rows, *others], device="cpu")
     renumbered = dict(weights)
     renumbered["embed.W_E"] = weights["embed.W_E"][order]
     renumbered["unembed.W_U"] = weights["unembed.W_U"][:, order]
     renumbered["unembed.b_U"] = weights["unembed.b_U"][order]
-    shared = [place for place, has_one in enumerate(own) if not has_one]
     renumbered["unembed.W_U"][:, shared] = 0
     renumbered["unembed.b_U"][shared] = _NEVER_SAID
     return renumbered, notes
 
 
-def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[bool], list[str]]:
-    """Return the model's token for each task token, whether only this word has it, and notes."""
+def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[int], list[int], list[str]]:
+    """Return the model's token for each task token, the task tokens that share or lack one, and notes."""
     if task.vocabulary is None:
         raise ValueError(
             "vocabulary must be None for a task whose tokens are numbers, got a vocabulary for the task "
@@ -223,5 +222,5 @@ def _rows(task: Task, token_of: Mapping[str, Any], d_vocab: int) -> tuple[list[i
             )
         rows[place] = token
         taken.setdefault(token, words[place])
-    own = [row >= 0 and taken[row] == word for row, word in zip(rows, words, strict=True)]
-    return [max(row, 0) for row in rows], own, notes
+    shared = [place for place, row in enumerate(rows) if row < 0 or taken[row] != words[place]]
+    return [max(row, 0) for row in rows], shared, notes

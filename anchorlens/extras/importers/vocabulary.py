@@ -121,7 +121,7 @@ def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str
     for name in token_of:
         if core := _BRACKETED.fullmatch(name):
             called.setdefault(_NAMES.get(core[1].lower(), ""), []).append(name)
-    tokens, others = {}, {}
+    tokens, others = {}, []
     for word in words:
         is_special = word in (*SPECIAL, UNKNOWN)
         spellings = [word] if word in token_of else []
@@ -138,9 +138,8 @@ def spelled(words: Sequence[str], token_of: Mapping[str, Any]) -> tuple[dict[str
         if spellings:
             tokens[word] = token_of[spellings[0]]
         if spellings and spellings[0] != word:
-            others[word] = spellings[0]
-    pairs = [f"{safe_repr(theirs)} for {safe_repr(word)}" for word, theirs in others.items()]
-    return tokens, [f"its vocabulary is read with {few(pairs)}"] if others else []
+            others.append(f"{safe_repr(spellings[0])} for {safe_repr(word)}")
+    return tokens, [f"its vocabulary is read with {few(others)}"] if others else []
 
 
 def _alike(word: str, token_of: Mapping[str, Any]) -> list[str]:

@@ -33,7 +33,7 @@ nitpick_ignore_regex = [
     # other libraries' types: their inventories would have to be fetched
     ("py:.*", r"(collections|contextlib|jaxtyping|os|pathlib|random|typing)\..*"),
     ("py:.*", r"(np|numpy|pd|pandas|torch|nn|go|plotly|transformer_lens|wandb)\..*"),
-    ("py:class", "Tensor|HookedTransformer|Path|Security"),
+    ("py:class", "Tensor|ndarray|HookedTransformer|Path|Security"),
     # written twice, by the name that users take and by its own
     ("py:class", r"anchorlens\.extras\.transformer_lens_4\..*"),
     # a Literal, whose values the docstring of the argument has

@@ -70,7 +70,7 @@ class Settings:
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        """Read a file of JSON (which begins with a brace) or TOML, or the plain values of a YAML file.
+        """Read a file of JSON (which begins with a brace) or TOML.
 
         Raises:
             CheckpointError: If the file is missing, too large, or neither JSON nor TOML.
@@ -80,8 +80,6 @@ class Settings:
         is_json = False
         try:
             text = safe.decoded(data)
-            if path.suffix in _YAML:
-                return cls(path, _leaves(text))
             is_json = text.lstrip().startswith("{")
             return cls(path, safe.read_json(text) if is_json else safe.read_toml(text))
         except ValueError as error:
@@ -142,5 +140,7 @@ def settings_beside(file: Path) -> Settings | None:
         if path.is_file():
             with safe.reading(path):
                 safe.check_inside(file.parent, path, BLOBS)
+                if path.suffix in _YAML:
+                    return Settings(path, _leaves(safe.decoded(safe.read_bytes(path, _LARGEST))))
             return Settings.read(path)
     return None

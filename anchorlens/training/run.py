@@ -24,10 +24,10 @@ from anchorlens.recipes.train_config import TrainConfig
 from anchorlens.tasks.registry import task_or_default
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
-from anchorlens.training.jobs import Report, train_in_jobs
+from anchorlens.training.jobs import JobProgress, Report, train_in_jobs
 from anchorlens.training.loop import Loop, Member, OnLogError, TrainingDiverged, TrainResult
 from anchorlens.training.plan import MOST_WORKERS, check_runs, check_start
-from anchorlens.training.progress import Lines
+from anchorlens.training.progress import Lines, progress_bar
 from anchorlens.training.run_folder import RunFolder, has_ended, read_log, stored_run
 
 Folder = str | os.PathLike[str]
@@ -98,8 +98,10 @@ def train(
     runs = check_runs([run], starts=False)
     report = None if on_log is None else _reporter(on_log, runs, names_run=False)
     _check_starts(runs, [out], resume)
-    together = functools.partial(train_together, resume=resume)
-    (result,) = train_in_jobs(together, runs, [out], workers=1, progress=progress, report=report)
+    with progress_bar(run.train_config.total_steps, enabled=progress) as show:
+        course = JobProgress(runs, show, report)
+        (result,) = train_together(runs, [out], functools.partial(course.report, [0]), resume=resume)
+        course.end([0])
     if result.status == "diverged":
         assert result.message is not None
         raise TrainingDiverged(result.message)
@@ -283,7 +285,7 @@ def _resume(member: Member, folder: RunFolder, device: torch.device) -> None:
             warnings.warn(
                 f"resuming with {torch.get_num_threads()} threads a run begun with "
                 f"{header['threads']}: the last digits will differ from an uninterrupted run",
-                stacklevel=7,
+                stacklevel=6,
             )
     member.log = folder.open_log(member.step)
 

@@ -171,7 +171,7 @@ class RunFolder:
             warnings.warn(
                 f"line {len(lines) + 1} of {path} is damaged; the log continues from the line before, and "
                 f"the complete original is in {old}",
-                stacklevel=8,
+                stacklevel=7,
             )
         kept = [line for line in lines if line["step"] <= step]
         write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())

@@ -154,7 +154,7 @@ def _networks(source: Source, run: Run, table: Settings) -> Iterator[tuple[Loade
     norm = said.get("normalization_type", "LN" if any(".ln1." in name for name in run.weights) else None)
     assumed = [name for name in sorted(ASSUMED) if name not in {**run.config, **table.values}]
     notes = [f"not given, and assumed as TransformerLens does: {', '.join(assumed)}"]
-    last = next((one for *_, one in reversed(run.along) if isinstance(one, dict)), run.weights)
+    last = next((one for *_, one in reversed(run.along) if not _damage(one, run.weights)), run.weights)
     own = [(run.weights, ())] if layouts.is_same(last, run.weights) else [(run.weights, ()), (last, (LAST,))]
     activations = _ACTIVATIONS if named is None else [named.rpartition(".")[2].lower()]
     for (weights, chosen), activation in itertools.product(own, activations):

@@ -49,7 +49,7 @@ def cogs_files(folder, monkeypatch):
     for name, lines in {"train": trained, "dev": trained[:1], "test": trained[1:2], "gen": new}.items():
         content = "".join("\t".join(line) + "\n" for line in lines).encode()
         (folder / f"{name}.tsv").write_bytes(content)
-        published = files.Content(len(content), hashlib.sha256(content).hexdigest())
+        published = (len(content), hashlib.sha256(content).hexdigest())
         monkeypatch.setitem(files.FILES, f"{name}.tsv", published)
 
 

@@ -157,22 +157,21 @@ def rank_map(cells: Sequence[Cell], x: str = "gamma", y: str | None = "weight_de
 
 
 def _phases(layout: Layout) -> dict[str, Any]:
-    title, always = {
-        "solution": ("Solution by behaviour", outcomes.SOLUTIONS),
-        "label": ("What was learnt, by behaviour", outcomes.LEARNT),
-        "phase": ("Phase by behaviour", outcomes.PHASES),
+    title = {
+        "solution": "Solution by behaviour",
+        "label": "What was learnt, by behaviour",
+        "phase": "Phase by behaviour",
     }[_kind(layout.cells)]
-    return _map_of_categories(layout, outcomes.outcome, outcomes.OUTCOMES, title, always)
+    return _map_of_categories(layout, outcomes.outcome, outcomes.OUTCOMES, title)
 
 
 def _courses(layout: Layout) -> dict[str, Any]:
-    title = "Course of training"
-    return _map_of_categories(layout, outcomes.course, outcomes.COURSES, title, outcomes.COURSES[:4])
+    return _map_of_categories(layout, outcomes.course, outcomes.COURSES, "Course of training")
 
 
 def _agreements(layout: Layout) -> dict[str, Any]:
     title = "Behaviour against the probes"
-    return _map_of_categories(layout, outcomes.agreement, outcomes.AGREEMENTS, title, outcomes.AGREEMENTS[:2])
+    return _map_of_categories(layout, outcomes.agreement, outcomes.AGREEMENTS, title)
 
 
 def _map_of_categories(
@@ -180,12 +179,11 @@ def _map_of_categories(
     category_of: Callable[[Cell], Category],
     categories: Sequence[Category],
     title: str,
-    always: Sequence[Category],
 ) -> dict[str, Any]:
-    """Draw a map of the category of each cell; the legend always includes the categories of `always`."""
+    """Draw a map of the category of each cell; the legend has those that occur."""
     groups = layout.by_category(category_of)
-    legend = [category for category in categories if category in always or category in groups]
-    data = [drawing.category_bars(layout, groups.get(category, ()), category) for category in legend]
+    legend = [category for category in categories if category in groups]
+    data = [drawing.category_bars(layout, groups[category], category) for category in legend]
     texts = drawing.written(layout, lambda square: outcomes.vote(list(map(category_of, square.cells))))
     return drawing.figure(layout, title, data, annotations=texts)
 
@@ -249,11 +247,9 @@ def _ranks(layout: Layout) -> dict[str, Any]:
     largest = min(LARGEST, 0.95 * drawing.column_width(layout) * FILLED / drawing.most_seeds(layout))
 
     groups = _groups(layout, RANK, outcomes.outcome, outcomes.UNMEASURED)
-    always = outcomes.PHASES if _kind(layout.cells) == "phase" else ()
     data = []
     for category, (symbol, share) in SYMBOLS.items():
-        bands = groups.get(category, [])
-        if bands or category in always:
+        if bands := groups.get(category):
             drawn = {"symbol": symbol, "line": {"color": outcomes.INK, "width": 1}}
             in_legend = {**drawn, "size": share * IN_LEGEND, "color": "#C9CED6"}
             data.append(_no_points(name=category.name, marker=in_legend))

@@ -184,8 +184,11 @@ def _recognised(importer: ModuleType, source: Source) -> tuple[Mapping[str, Any]
     recognises = functools.partial(_ask, importer, "recognises", object)
     if recognises(source.content):
         return source.content, ()
-    given = {**({} if source.beside is None else {"config": source.beside.values}), **source.content}
+    beside = source.beside
+    given = {**({} if beside is None else {"config": beside.values}), **source.content}
     content, notes = unwrapped(given, recognises)
+    if beside is not None and content.get("config") is beside.values:
+        notes = (*notes, *beside.notes)
     return (None if content is given else content), notes
 
 

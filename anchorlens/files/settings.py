@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -14,7 +14,7 @@ from anchorlens import safe
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
-from anchorlens.texts import safe_repr
+from anchorlens.texts import safe_repr, safe_text
 
 if TYPE_CHECKING:
     from anchorlens.models.library import HookedTransformerConfig
@@ -32,6 +32,7 @@ _LARGEST = 2**20
 """The largest size of a configuration or vocabulary file, in bytes."""
 _YAML = (".yaml", ".yml")
 _LEAF = re.compile(r"^\s*([\w.-]+):[ \t]+([^\s#&*!|>\[{].*?)(?:\s+#.*)?$", re.MULTILINE)
+_MOST_NAMED = 500
 _NAMES = ("config", "cfg", "run", "params", "settings", "args", "hparams")
 """The names of files of settings beside a file of weights."""
 
@@ -44,6 +45,8 @@ class Settings:
     """The configuration file, which errors name."""
     values: dict[str, Any]
     """The top level of the file: name -> value."""
+    notes: tuple[str, ...] = ()
+    """What of a file beside weights is not used."""
 
     @classmethod
     def of(cls, config: ModelConfiguration) -> Settings:
@@ -117,19 +120,25 @@ class Settings:
             return read_stored_task(self.values["task"], without_places=True)
 
 
-def _leaves(text: str) -> dict[str, Any]:
-    """Return the plain values of a YAML text by their names, whatever table they stand in."""
-    found: dict[str, Any] = {}
+def _leaves_of_yaml(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield the plain values of a YAML text with their names, whatever table they stand in."""
     for name, value in _LEAF.findall(text):
         try:
-            found[name] = safe.read_json(value.lower() if value in ("True", "False") else value)
+            yield name, safe.read_json(value.lower() if value in ("True", "False") else value)
         except ValueError:
-            found[name] = None if value in ("~", "None") else value.strip("'\"")
-    return found
+            yield name, None if value in ("~", "None") else value.strip("'\"")
+
+
+def _leaves(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a table and of the tables in it with their names."""
+    for name, value in table.items():
+        yield from _leaves(value) if isinstance(value, Mapping) else [(name, value)]
 
 
 def settings_beside(file: Path) -> Settings | None:
     """Return the settings in a JSON or YAML file in the folder of a file of weights, or None without a file.
+
+    Values of inner tables count by their own names. A name with several values is left out, with a note.
 
     Raises:
         CheckpointError: If the file cannot be read, or a link leads out of the folder.
@@ -141,6 +150,13 @@ def settings_beside(file: Path) -> Settings | None:
             with safe.reading(path):
                 safe.check_inside(file.parent, path, BLOBS)
                 if path.suffix in _YAML:
-                    return Settings(path, _leaves(safe.decoded(safe.read_bytes(path, _LARGEST))))
-            return Settings.read(path)
+                    leaves = [*_leaves_of_yaml(safe.decoded(safe.read_bytes(path, _LARGEST)))]
+                else:
+                    leaves = [*_leaves(Settings.read(path).values)]
+            values = dict(leaves)
+            several = sorted({name for name, value in leaves if value != values[name]})
+            named = safe_text(", ".join(several), _MOST_NAMED)
+            notes = (f"{path}: not used, since its tables have different values of it: {named}",)
+            kept = {name: value for name, value in values.items() if name not in several}
+            return Settings(path, kept, notes if several else ())
     return None

@@ -76,7 +76,8 @@ def read(source: Source) -> LoadedModel:
     given = {} if source.config is None else dict(source.config.values)
     fields, table = _stated_task(source, given.pop("task", None)), given.pop("model", {})
     table = table if isinstance(table, dict) else {}  # rep_theory's is the name of a class
-    config = run.config or (source.beside.values if source.beside is not None else {})
+    beside = Settings(path, {}) if run.config or source.beside is None else source.beside
+    config = run.config or beside.values
     settings, dropped = Settings.of_weights(path, {**config, **given})
     run = run._replace(config=settings.values, said={**run.said, **config, **given, **table})
     moduli = [fields["modulus"]] if "modulus" in fields else _moduli(run)
@@ -91,7 +92,7 @@ def read(source: Source) -> LoadedModel:
     of += f" {len(best.targets):,} {'' if best.pairs is None else 'trained '}pairs"
     chosen = ", ".join(best.unstated) or f"operation {task.operation}"
     said = f"{chosen}: its last weights answer {best.accuracy:.4f} of {of} right under it{also}"
-    notes, facts = (*found.notes, *dropped, *_notes(run, best)), (said,)
+    notes, facts = (*found.notes, *beside.notes, *dropped, *_notes(run, best)), (said,)
     if best.accuracy < FIT_THRESHOLD:
         notes, facts = (said, *notes), ()
     if found.checkpoint is None:

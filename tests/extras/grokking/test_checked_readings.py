@@ -366,6 +366,27 @@ class TestAFolderOfSteps:
         assert open_checkpoint(tmp_path / "step_100.pt").checkpoint.task.modulus == P
 
     @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            (
+                "config.json",
+                '{"model": {"act_fn": "relu", "lr": 1}, "data": {"p": 7, "lr": 2, "operation": "add"}}',
+            ),
+            (
+                "config.yaml",
+                "model:\n  act_fn: relu\n  lr: 1\ndata:\n  p: 7\n  lr: 2\n  operation: add\n",
+            ),
+        ],
+    )
+    @pytest.mark.parametrize("turn", [with_biases, transposed])
+    def test_nested_settings_beside_and_names_with_several_values(self, tmp_path, turn, name, text):
+        (tmp_path / name).write_text(text)
+        torch.save(turn(network(add, p=P)), tmp_path / "step_100.pt")
+        opened = open_checkpoint(tmp_path / "step_100.pt")
+        assert opened.checkpoint.task.operation == "add" and opened.checkpoint.task.modulus == P
+        assert note(opened, f"{name}: not used, since its tables have different values of it: lr")
+
+    @pytest.mark.parametrize(
         "names", [*itertools.permutations(["step_{}.pt", "optim_step_{}.pt", "a_step_{}.pt"], 2)]
     )
     def test_files_of_an_optimiser_are_never_taken(self, tmp_path, names):

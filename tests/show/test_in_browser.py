@@ -122,6 +122,18 @@ def test_a_phone_needs_no_scrolling_sideways(browser, request, name):
     assert not browser.complaints()
 
 
+HINTS = """[...document.querySelectorAll(".al-scroll:has(> :is(.summary, .al-several))")].map((box) => [
+  box.scrollWidth > box.clientWidth, getComputedStyle(box, "::before").content.includes("Scroll sideways")
+])"""
+
+
+@pytest.mark.parametrize(("width", "both"), [(360, True), (1280, False)])
+def test_tables_of_models_say_that_they_scroll_where_they_do(browser, four, width, both):
+    browser.open(four, width=width)
+    hints = browser.evaluate(HINTS)
+    assert hints and all(hint == [both, both] for hint in hints)
+
+
 @pytest.mark.slow
 def test_print_leaves_out_what_is_folded(browser, one):
     browser.open(one, dark=True)

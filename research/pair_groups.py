@@ -24,8 +24,12 @@ from sklearn.metrics import roc_auc_score
 from anchorlens import Checkpoint, train
 from anchorlens.probes import holdout, survival
 from anchorlens.probes.two_anchor.survival import LOST, groups_to_leave_out
+from anchorlens.verdict.readings import CHEAP
+from calibration.directions import DirectedReading
+from calibration.fit import BY_PROBES
 from calibration.numbers import about_run, at_end
 from calibration.runs import FITTED, Planned, runs
+from candidates import gain
 from zoo import SECOND_TABLE
 
 TABLE = Path(__file__).parent / "calibration/pair_groups.jsonl"
@@ -33,6 +37,9 @@ SEEDS, N_GROUPS, N_COPIES, N_SEQUENCES = (0, 1), 4, 2, 6_000
 N_RESAMPLES = 2000
 READINGS = ("groups", "survival", "sum")
 COMPOSES = "Phase 3"
+GROUPS = DirectedReading(
+    "pair_groups", "groups", "accuracy of pairs left out of training", directions={"composes": 1}
+)
 
 
 def groups_held_out(checkpoint: Checkpoint, seed: int) -> list[float]:
@@ -146,6 +153,27 @@ def report(rows: pd.DataFrame) -> None:
     print(f"correlation {np.corrcoef(both.T)[0, 1]:.2f}")
 
 
+def admission(rows: pd.DataFrame) -> None:
+    """Print what the reading adds to *composes*, from fits without a run's task, as in the second zoo.
+
+    The other readings are those of the second zoo's training of the same run, so runs count whose phase is
+    the same in both.
+    """
+    table = pd.read_parquet(SECOND_TABLE)
+    ends = table[(table["moment"] == 1) & (table["regime"] == "reasoning")]
+    both = ends.merge(rows[["name", "label", "groups"]], on="name", suffixes=("", " again"))
+    both = both[both["label"].str[:7] == both["label again"].str[:7]].rename(columns={"groups": GROUPS.name})
+    default = [one for one in BY_PROBES if one.measurement in CHEAP]
+    print(f"{len(both)} of these runs have the same phase as in the second zoo. Added to")
+    for what, base in (("the default readings", default), ("all readings", BY_PROBES)):
+        base = [one for one in base if one.sign("composes")]
+        found = gain(both.reset_index(drop=True), "composes", (GROUPS,), base)
+        print(
+            f"{what}: AUC {found.before:.3f} -> {found.after:.3f}, difference [{found.low:+.3f}, "
+            f"{found.high:+.3f}], enters: {found.enters}"
+        )
+
+
 def main() -> None:
     """Read the command line, make the runs that are missing or report."""
     style = argparse.RawDescriptionHelpFormatter
@@ -159,6 +187,8 @@ def main() -> None:
         rows = measured(rows_of(TABLE))
         is_fitted = rows["group"].isin(FITTED)
         report(rows.loc[~is_fitted if given.held_out else is_fitted])
+        if not given.held_out:
+            admission(rows.loc[is_fitted])
         return
     torch.set_num_threads(1)
     part, n_parts = map(int, given.part.split("/"))

@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import candidates
 import pair_groups
 from anchorlens import load_checkpoint
 from anchorlens.probes.two_anchor.survival import groups_to_leave_out
@@ -71,3 +73,18 @@ def test_the_report_has_what_the_plan_names(monkeypatch, capsys):
     )
     spread = float(lines[2].split("between seeds ")[1].split()[0])
     assert 0.06 < spread < 0.14  # 0.1 of a distance of 1
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_reading_enters_if_it_tells_the_phases_of_other_tasks(monkeypatch, capsys, tells):
+    monkeypatch.setattr(candidates, "N_RESAMPLES", 100)
+    runs = pd.read_parquet(pair_groups.SECOND_TABLE)
+    runs = runs[runs["group"].isin(FITTED) & runs["label"].str.contains("Phase [23]")]
+    runs = runs[runs["task"].isin([*runs["task"].value_counts()[:3].index])][["name", "label"]]
+    noise = np.random.default_rng(0).normal(size=len(runs))
+    pair_groups.admission(runs.assign(groups=tells * (runs["label"] == "Phase 3") + 0.1 * noise))
+    said = capsys.readouterr().out
+    assert (
+        said.startswith(f"{len(runs)} of these runs have the same phase")
+        and said.count(f"enters: {tells}") == 2
+    )

@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Self, TypeVar, get_origin
+from typing import Any, Literal, Self, TypeVar, dataclass_transform, get_origin
 
 from anchorlens.texts import safe_repr
 
@@ -334,6 +334,16 @@ def documented(cls: type[T]) -> type[T]:
     text: Any = _WithFields(cls.__doc__)
     cls.__doc__ = text
     return cls
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+def frozen_dataclass(**options: bool) -> Callable[[type[T]], type[T]]:
+    """Make a class a frozen dataclass whose `help()` shows every field.
+
+    Args:
+        **options: further options of `dataclass`, such as `eq=False`.
+    """
+    return lambda cls: documented(dataclasses.dataclass(frozen=True, **options)(cls))
 
 
 class _WithFields:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import documented, number
+from anchorlens.configuration import frozen_dataclass, number
 from anchorlens.extras.arithmetic.presets import PRESETS
 from anchorlens.extras.shared.pair_plane import by_distance, pair_plane
 from anchorlens.extras.shared.split_task import Right, SplitTask, at_random, in_rounds, split_rows
@@ -43,8 +42,7 @@ METRICS = phase_metrics(
 )
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class AdditionTask(SplitTask):
     """The task of adding two numbers, where a square of operands or a random fraction of pairs is held out.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import Record
 
 FIT = 0.5
@@ -105,8 +104,7 @@ def stand_out(
     return np.mean(beyond, axis=0) > 0.5 if beyond else np.zeros(steps.shape[1], dtype=bool)
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Score(Record):
     """The agreement of a ranking and its flags with the known violations of the rule."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number, frozen_dataclass
 from anchorlens.tasks import AnchorBatch, AnchorTask, Pair, Trials, distinct_rows
 
 MOST_CELLS = 5_000_000
 """The largest number of trained (chain, key, position) of an audited task, so that they fit in memory."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Mappings:
     """The mappings of a dataset, where each mapping assigns a target to a chain of anchors and a key.
 

@@ -7,13 +7,12 @@ import io
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.extras.audit.lateness import FIT, Score, fence, fit_steps, lateness, ranks, score, stand_out
 from anchorlens.extras.audit.mappings import Mappings
 from anchorlens.files import check_can_write, library_versions, write_whole
@@ -33,8 +32,7 @@ SCHEMA_VERSION = 1
 """The version of `to_dict`, which grows by one if a key changes its meaning or is removed."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class ControlModel:
     """An additional model, trained on the same dataset with planted wrong targets."""
 
@@ -47,8 +45,7 @@ class ControlModel:
         return f"ControlModel({int(self.wrong.sum()):,} wrong targets in {len(self.wrong):,} mappings)"
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Audit:
     """The step at which each mapping of a dataset is fit by models with a small initialisation.
 

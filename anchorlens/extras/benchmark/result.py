@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import Count, Name, Record, Share, Text
 from anchorlens.views import figure, html
 
@@ -23,8 +22,7 @@ Outcome = Literal["memorised", "learnt a rule", "between"]
 """The accuracy class of a model on held-out keys, relative to its training data."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class BenchmarkQuestion:
     """Two kinds of models that a reading may distinguish."""
 
@@ -119,8 +117,7 @@ def auc_with_interval(
     return AucInterval(float(above.mean()), low, high)
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class BenchmarkModel(Record):
     """A model of the benchmark, and its known properties."""
 
@@ -156,8 +153,7 @@ class BenchmarkModel(Record):
         return "memorised" if relative <= 0.3 else "learnt a rule" if relative >= 0.9 else "between"
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class QuestionScore(Record):
     """The score of a reading on one question."""
 
@@ -211,8 +207,7 @@ def question_scores(
     return scores
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class ReadingScore(Record):
     """The scores of one reading of a probe on every question."""
 
@@ -230,8 +225,7 @@ class ReadingScore(Record):
         return sum(distances) / len(distances) if distances else 0.0
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen_dataclass(eq=False, repr=False)
 class Benchmark(Record):
     """The scores of a probe's readings on models whose solution is known."""
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.extras.cogs.files import Line, published_files
 from anchorlens.extras.shared.split_task import Right
 from anchorlens.extras.shared.word_presets import word_presets
@@ -45,8 +44,7 @@ METRICS = (
 )
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class CogsTask(WordTask):
     """The COGS task, in which a model predicts the logical form of a sentence word by word.
 

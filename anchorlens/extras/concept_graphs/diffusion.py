@@ -8,13 +8,12 @@ beta_T, the noise of steps 1..T, and samples with standard deviation sqrt(beta_t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.tasks import on_device
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ PUBLISHED_STEPS = 500
 """The number of steps of the released code, by which `Schedule` scales its betas."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Schedule:
     """The schedule of noise over the steps of diffusion.
 

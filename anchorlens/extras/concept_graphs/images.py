@@ -11,12 +11,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ _SIDE = math.sqrt(4 * math.pi / math.sqrt(3))
 _HEIGHT = _SIDE * math.sqrt(3) / 2
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Images:
     """A set of images, with their conditions and concepts."""
 

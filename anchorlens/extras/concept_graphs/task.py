@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from anchorlens.configuration import check_number, documented, number
+from anchorlens.configuration import check_number, frozen_dataclass, number
 from anchorlens.extras.concept_graphs import images
 from anchorlens.extras.concept_graphs.diffusion import Schedule
 from anchorlens.extras.concept_graphs.images import N_CHANNELS, TRAINED, TUPLES, UNSEEN, Images
@@ -33,8 +32,7 @@ _AT_ONCE = 256
 _WHITE = 1.0
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class ConceptGraphsTask(TaskConfig):
     """The Concept Graphs task, in which a diffusion model draws a shape of a given size and colour.
 

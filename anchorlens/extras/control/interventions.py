@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
-from anchorlens.configuration import check_number, documented, field_types
+from anchorlens.configuration import check_number, field_types, frozen_dataclass
 from anchorlens.models import PARTS
 from anchorlens.recipes import RunConfig, TrainConfig
 from anchorlens.texts import safe_repr
@@ -23,8 +23,7 @@ SHORT, LONGER = 0.2, 0.5
 """The steps of attempts from the checkpoint, as a fraction of the run's steps."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Intervention:
     """A change of recipe or model that may take a run to a later phase.
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import Count, Name, Record, Share, Text, limits
 from anchorlens.tasks import LEARNT, Evaluation, Phase
 from anchorlens.views import html
@@ -16,8 +15,7 @@ Outcome = Literal["finished", "diverged", "failed", "cut off", "skipped", "plann
 goal. `skipped`: not begun. `planned`: only listed, in a dry run."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class PhaseAnswers(Record):
     """The behavioural phase of a model, and the accuracies that decide the phase."""
 
@@ -50,8 +48,7 @@ class PhaseAnswers(Record):
         return (self.stage, ood, id) if self.stage > 1 else (self.stage, id, ood)
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Attempt(Record):
     """One intervention and its outcome."""
 
@@ -86,8 +83,7 @@ class Attempt(Record):
     """A remark, in one line."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen_dataclass(eq=False, repr=False)
 class Control(Record):
     """All attempts to take a run to a later phase, in the order of the list, and the best attempt."""
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, TypeVar
 import torch
 from torch import nn
 
-from anchorlens.configuration import check_choice, check_number, checked_arguments, documented, exactly
+from anchorlens.configuration import check_choice, check_number, checked_arguments, exactly, frozen_dataclass
 from anchorlens.extras.gamma_init.parameters import Matrix, Parameters, check_memory, parameters_of
 from anchorlens.extras.gamma_init.starts import PLAIN
 from anchorlens.models import GAMMA_RANGE, PARTS, ModelConfig, draw, initial_generator
@@ -132,8 +132,7 @@ def gamma_init_(
     return model
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class GammaRow(Record):
     """A weight matrix of a model, with its fan-in, the std of its initialisation, and its present std."""
 
@@ -164,8 +163,7 @@ class GammaRow(Record):
         return " = ".join((self.name, *self.tied)), shape, self.part or "none", str(self.fan_in), *stds, gamma
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen_dataclass(eq=False, repr=False)
 class GammaTable(Record):
     """A table of a model's initialisation by `gamma_init_` and of its present weights."""
 

@@ -6,13 +6,12 @@ Sources: the task of Power et al., arXiv 2201.02177, in the form of Nanda et al.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
-from anchorlens.configuration import check_number, documented, number
+from anchorlens.configuration import check_number, frozen_dataclass, number
 from anchorlens.extras.grokking.operations import SIGNS, Operation, answers
 from anchorlens.extras.grokking.presets import PRESETS
 from anchorlens.extras.shared.pair_plane import pair_plane
@@ -81,8 +80,7 @@ METRICS = tuple(
 )
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class ModularTask(TaskConfig):
     """A binary operation on the numbers 0..p-1, where a random fraction of all pairs is trained.
 

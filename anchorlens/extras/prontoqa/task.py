@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import documented, number
+from anchorlens.configuration import frozen_dataclass, number
 from anchorlens.extras.prontoqa.ontology import MOST_HOPS, WORDS, Item, Order, balanced, most_words, official
 from anchorlens.extras.prontoqa.reasoning import by_chaining, by_degree, by_polarity, deduction, n_steps
 from anchorlens.extras.shared.split_task import Right, shares_by_group
@@ -55,8 +55,7 @@ METRICS = (
 )
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class PrOntoQATask(WordTask):
     """The PrOntoQA task, in which rules in the prompt determine whether a statement is true.
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorlens.configuration import check_choice, check_number, documented
+from anchorlens.configuration import check_choice, check_number, frozen_dataclass
 from anchorlens.extras.retrieval.places import HOOKS, Place, folds, measured_place, nearest, neighbours
 from anchorlens.models import attached, device_of, hooks, measuring
 from anchorlens.probes.shared import check_inputs, check_layer
@@ -25,8 +25,7 @@ MOST_STORED = 1_000_000
 """Largest `max_stored`."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class LookedUp:
     """For each kind of input, the fraction of looked-up inputs, 0..1, or `None` for a kind without inputs."""
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.models import hooks
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ NOTHING = -1.0
 """The threshold of a location where looking up never helps; no distance is that small."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Place:
     """A location in a model, and how well seen inputs are recognised at this location in training data."""
 

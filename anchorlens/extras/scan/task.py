@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from anchorlens.configuration import documented, number
+from anchorlens.configuration import frozen_dataclass, number
 from anchorlens.extras.shared.split_task import at_random, in_rounds, split_rows
 from anchorlens.extras.shared.word_presets import word_presets
 from anchorlens.extras.shared.word_task import WordTask, word_metrics
@@ -45,8 +44,7 @@ METRICS = word_metrics(
 )
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class ScanTask(WordTask):
     """The SCAN task, which maps a command such as `walk left twice and jump` to its actions.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.tasks import IGNORE, TokenBatch
 from anchorlens.texts import safe_repr
 
@@ -24,8 +23,7 @@ UNKNOWN = "<unk>"
 """The substitute for a word that is not in the training data; an answer with this word cannot be correct."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Examples:
     """Prompts with their expected answers, as strings of words with single spaces between the words."""
 
@@ -47,8 +45,7 @@ class Examples:
         return f"Examples({len(self):,}{first})"
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Vocabulary:
     """A vocabulary of the tokens of `SPECIAL`, followed by a token for each word.
 

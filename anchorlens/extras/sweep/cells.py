@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.files import table_of_rows, write_rows
 from anchorlens.recipes import RunConfig, execution_fields, identity, same_value
 from anchorlens.records import Count, Lines, LongText, Name, ReadingName, Record, limits
@@ -33,8 +33,7 @@ class CellFile(Record):
     format_version: Count = 0
 
 
-@documented
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen_dataclass(eq=False, kw_only=True)
 class CellContent(CellFile):
     """The outcome and measurements of a finished run."""
 
@@ -59,8 +58,7 @@ class CellContent(CellFile):
     """The verdict on the last checkpoint."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, kw_only=True)
+@frozen_dataclass(eq=False, kw_only=True)
 class Failure(CellFile):
     """The reason why a run cannot be trained."""
 
@@ -111,8 +109,7 @@ def _read(packed: bytes) -> CellContent:
     return CellContent.from_json(zlib.decompress(packed))
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Cell:
     """A run of a sweep, with its status and its measurements."""
 
@@ -252,8 +249,7 @@ def _flat(phase: Phase) -> dict[str, Any]:
     return {"phase": phase.number, "commutative": phase.commutative, "label": phase.label}
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class SweepResult:
     """The runs of a sweep, as `sweep` and `open_sweep` return them."""
 

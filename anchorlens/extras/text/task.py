@@ -6,14 +6,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from anchorlens import models, tasks
-from anchorlens.configuration import check_number, documented, number
+from anchorlens.configuration import check_number, frozen_dataclass, number
 from anchorlens.extras.text.corpus import TRAIN, VALIDATION, Corpus, Windows, corpus_of
 from anchorlens.extras.text.documents import CODE, FILES, absolute, fingerprint, python_version
 from anchorlens.extras.text.presets import PRESETS
@@ -59,8 +58,7 @@ METRICS = (
 )
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class TextTask(TaskConfig):
     """The text task, in which a model predicts the next byte after each byte of a text.
 

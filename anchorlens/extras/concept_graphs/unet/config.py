@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from anchorlens.configuration import Config, documented, number
+from anchorlens.configuration import Config, frozen_dataclass, number
 from anchorlens.models import GAMMA_RANGE
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class UNetConfig(Config):
     """The size and initialisation of a conditional U-Net.
 

@@ -35,4 +35,5 @@ from .writing import atomic_write as atomic_write
 from .writing import check_can_write as check_can_write
 from .writing import check_suffix as check_suffix
 from .writing import check_summary as check_summary
+from .writing import write_through as write_through
 from .writing import write_whole as write_whole

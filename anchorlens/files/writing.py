@@ -162,11 +162,16 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    write_through(path.parent)
+
+
+def write_through(path: Path) -> None:
+    """Sync a file, or the names in a folder, to the disk."""
+    place = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(place)
     finally:
-        os.close(folder)
+        os.close(place)
 
 
 def write_whole(path: Path, data: bytes | memoryview) -> None:

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from anchorlens.cli import AsJson, NoiseSeed, OwnTasks, TaskFiles, moved, one_line_errors, path_option, say
+from anchorlens import cli
+from anchorlens.cli import path_option
 from anchorlens.configuration import check_number
 from anchorlens.training import COMMAND_LINE_SECONDS
 
 
-@one_line_errors
+@cli.one_line_errors
 def control_command(
     run: Annotated[
         Path,
@@ -22,7 +23,8 @@ def control_command(
         ),
     ],
     out: Annotated[
-        Path | None, path_option("Folder of the attempts. The command skips finished attempts in the folder.")
+        Path | None,
+        path_option("Folder of the attempts. The command skips finished attempts in the folder."),
     ] = None,
     minutes: Annotated[float, typer.Option(help="Total time budget in minutes.")] = 20.0,
     every: Annotated[
@@ -34,7 +36,7 @@ def control_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the attempts in order without training.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
     workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
     device: Annotated[
         str | None,
@@ -43,9 +45,9 @@ def control_command(
             help="Device to train on. Default: the device in the run's recipe.",
         ),
     ] = None,
-    seed: NoiseSeed = 0,
-    data: TaskFiles = None,
-    tasks: OwnTasks = None,
+    seed: cli.NoiseSeed = 0,
+    data: cli.TaskFiles = None,
+    tasks: cli.OwnTasks = None,
 ) -> None:
     """Try interventions that may take a run from Phase 1 or 2 to Phase 3.
 
@@ -68,11 +70,10 @@ def control_command(
     from anchorlens.extras.control import control
     from anchorlens.extras.control.views import print_control, print_plan_of_control
     from anchorlens.files import open_checkpoint
-    from anchorlens.show import print_json
 
-    task = moved(open_checkpoint(run).checkpoint.task, data) if data else None
+    task = cli.moved(open_checkpoint(run).checkpoint.task, data) if data else None
     if not dry_run and not sys.stderr.isatty():  # a terminal shows a progress bar instead
-        say(f"trying to take {run} to a later phase in at most {minutes:g} minutes, into {out}")
+        cli.say(f"trying to take {run} to a later phase in at most {minutes:g} minutes, into {out}")
     found = control(
         run,
         out,
@@ -85,9 +86,4 @@ def control_command(
         seed=seed,
         progress=COMMAND_LINE_SECONDS,
     )
-    if as_json:
-        print_json(found.to_dict())
-    elif dry_run:
-        print_plan_of_control(found)
-    else:
-        print_control(found)
+    cli.draw_and_print(found, as_json, None, print_plan_of_control if dry_run else print_control)

@@ -12,7 +12,7 @@ from anchorlens.configuration import check_number, checked_arguments
 from anchorlens.engine import numeric_settings
 from anchorlens.extras.control.interventions import INTERVENTIONS, Intervention
 from anchorlens.extras.control.result import Attempt, Control, PhaseAnswers
-from anchorlens.extras.control.tries import Clock, Tries, folder_lock
+from anchorlens.extras.control.tries import Tries, folder_lock
 from anchorlens.files import Checkpoint, LoadedModel, open_checkpoint, resolve
 from anchorlens.models import choose_device
 from anchorlens.recipes import RunConfig, identity
@@ -102,22 +102,26 @@ def control(
     check_number("seed", seed, minimum=0, integer=True)
     if workers is not None:
         check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
-    _check_interventions(interventions)
+    names = {one.name for one in interventions if isinstance(one, Intervention)}
+    if not 0 < len(interventions) == len(names) <= MOST_INTERVENTIONS:
+        raise ValueError(
+            f"interventions must be a list of 1 to {MOST_INTERVENTIONS} interventions with different names, "
+            f"got {safe_repr(interventions)}. Give objects of the class Intervention"
+        )
     if out is None and not dry_run:
         raise ValueError("out must be the folder of the attempts, got none. Give a folder")
     origin, recipe = _opened(run, device, task)
     before = _answers_before(origin, recipe, seed)
     trials = [_trial(recipe, str(origin.file), one) for one in interventions]
     runs = {attempt.name: trial for attempt, trial in trials if trial is not None}
-    clock = Clock(_seconds_per_update(origin.checkpoint, list(runs.values())))
-    estimates = [None if trial is None else clock.minutes(attempt.steps) for attempt, trial in trials]
-    attempts = tuple(replace(one, estimate=n) for (one, _), n in zip(trials, estimates, strict=True))
+    pace = _seconds_per_update(origin.checkpoint, list(runs.values()))
+    attempts = [replace(one, estimate=one.steps * pace / 60) if trial else one for one, trial in trials]
     halves = bool(recipe.task.halves)
-    found = Control(str(run), origin.sha256, before, attempts, minutes, 0.0, halves, seed)
+    found = Control(str(run), origin.sha256, before, tuple(attempts), minutes, 0.0, halves, seed)
     if dry_run or out is None:
         return replace(found, minutes=(time.monotonic() - began) / 60)
     with folder_lock(Path(out), origin.sha256):
-        tries = Tries(found, runs, clock, Path(out), began, every)
+        tries = Tries(found, runs, pace, Path(out), began, every)
         total = round(60 * minutes)
 
         def by_now() -> int:
@@ -127,15 +131,6 @@ def control(
             show(by_now(), "")
             tries.carry_out(processes(list(runs.values()), workers) if runs else 1, show)
     return tries.result()
-
-
-def _check_interventions(interventions: Sequence[Intervention]) -> None:
-    names = {one.name for one in interventions if isinstance(one, Intervention)}
-    if not 0 < len(interventions) == len(names) <= MOST_INTERVENTIONS:
-        raise ValueError(
-            f"interventions must be a list of 1 to {MOST_INTERVENTIONS} interventions with different names, "
-            f"got {safe_repr(interventions)}. Give objects of the class Intervention"
-        )
 
 
 def _opened(

@@ -51,26 +51,6 @@ def folder_lock(out: Path, sha256: str) -> Iterator[None]:
 
 
 @dataclass
-class Clock:
-    """An estimator of the time of attempts by the time of an update."""
-
-    seconds_per_update: float
-    """The seconds of an update in the run's log, used until an attempt has been trained here."""
-    updates: int = 0
-    seconds: float = 0.0
-    """The seconds of the attempts that were trained in this call, with their start and evaluation."""
-
-    def minutes(self, steps: int) -> float:
-        """Estimate the minutes of an attempt."""
-        return steps * (self.seconds / self.updates if self.updates else self.seconds_per_update) / 60
-
-    def learn(self, steps: int, seconds: float) -> None:
-        """Add the time of an attempt that has ended."""
-        self.updates += steps
-        self.seconds += seconds
-
-
-@dataclass
 class Tries:
     """A set of attempts to run, with their outcomes."""
 
@@ -78,8 +58,8 @@ class Tries:
     """The result so far: the run, its accuracies, the budget, and the plan of the attempts."""
     runs: Mapping[str, RunConfig]
     """A map from the name of each attempt that can be tried to its run, in order."""
-    clock: Clock
-    """The estimator of the time of attempts."""
+    seconds_per_update: float
+    """The seconds of an update in the run's log, used until an attempt has been trained here."""
     out: Path
     """The folder of the attempts."""
     began: float
@@ -90,6 +70,7 @@ class Tries:
     def __post_init__(self) -> None:
         """Set the end of the budget and the attempts as planned; nothing is run."""
         self.ends = self.began + 60 * self.found.budget
+        self.updates, self.seconds = 0, 0.0  # of the attempts that were trained in this call
         self.attempts = {attempt.name: attempt for attempt in self.found.attempts}
 
     def result(self) -> Control:
@@ -103,13 +84,10 @@ class Tries:
         waiting = deque(sorted(self.runs, key=lambda name: not has_ended(self.out / name)))
         running: dict[Future[_Tried], tuple[str, float]] = {}
         advice = ". Finished attempts are kept, and the same call or command continues"
-        pool = contextlib.nullcontext(InThisProcess()) if workers == 1 else process_pool(workers, advice)
-        with pool as executor:
+        with InThisProcess() if workers == 1 else process_pool(workers, advice) as executor:
             while (waiting or running) and not self._is_over():
                 while waiting and len(running) < workers and not self._is_over():
                     self._begin(waiting.popleft(), executor, running)
-                    if workers == 1:
-                        break  # it has ended
                 left = max(0.0, self.ends - time.monotonic())
                 ended, _ = wait(running, timeout=min(1.0, left), return_when=FIRST_COMPLETED)
                 for future in sorted(ended, key=lambda one: one.exception() is not None):
@@ -121,9 +99,14 @@ class Tries:
         for name, _ in running.values():
             self._note(name, outcome="cut off", note=f"{over} before it ended; the same call continues it")
         for name in waiting:
-            estimate = self.clock.minutes(self.attempts[name].steps)  # with the times measured since
+            estimate = self._minutes(name)  # with the times measured since
             self._note(name, outcome="skipped", estimate=estimate, note=f"{over} before it began")
         self._write()
+
+    def _minutes(self, name: str) -> float:
+        """Estimate the minutes of an attempt from the log, or from the attempts that have ended here."""
+        per_update = self.seconds / self.updates if self.updates else self.seconds_per_update
+        return self.attempts[name].steps * per_update / 60
 
     def _is_enough(self) -> bool:
         in_phase_3 = (a.chosen_by is not None and a.chosen_by.stage == 3 for a in self.attempts.values())
@@ -136,7 +119,7 @@ class Tries:
         """Begin an attempt, if it is expected to end in time."""
         now, folder = time.monotonic(), self.out / name
         if not has_ended(folder):
-            needed, left = self.clock.minutes(self.attempts[name].steps), (self.ends - now) / 60
+            needed, left = self._minutes(name), (self.ends - now) / 60
             self._note(name, estimate=needed)
             if needed > left:
                 note = f"it takes about {needed:.2g} minutes, and {left:.2g} were left"
@@ -154,7 +137,8 @@ class Tries:
             self._note(name, outcome="failed", note=safe_text(error, 600))
             return
         if is_new and outcome["minutes"] is not None:
-            self.clock.learn(self.attempts[name].steps, time.monotonic() - began)
+            self.updates += self.attempts[name].steps
+            self.seconds += time.monotonic() - began
         self._note(name, **outcome)
         self._write()
 

@@ -19,6 +19,7 @@ import numpy as np
 from anchorlens.extras.shared.cache import user_cache
 from anchorlens.extras.shared.scratch import scratch_folder
 from anchorlens.extras.text.documents import Document, content_digest, documents, sizes
+from anchorlens.files import write_through
 from anchorlens.randomness import generator
 from anchorlens.safe import read_bytes, read_json
 from anchorlens.tasks import TokenBatch
@@ -127,12 +128,14 @@ def corpus_of(name: str, data: str, version: str, share: float, seed: int) -> Co
         try:
             n_bytes = sizes(name, data)
             out = held_out(n_bytes, share, seed)
-            cut = {} if out else _end_of_the_largest(n_bytes, share)
+            largest = max(n_bytes, key=n_bytes.__getitem__)
+            n_held_out = max(1, round(share * sum(n_bytes.values())))
+            cut = {} if out else {largest: max(0, n_bytes[largest] - n_held_out)}
             _write(made, documents(name, data), out, cut)
             if not corpus.is_whole:  # another process may have made it meanwhile, and may use it
                 shutil.rmtree(folder, ignore_errors=True)
             os.replace(made, folder)
-            _write_through(folder.parent)
+            write_through(folder.parent)
         except OSError:
             if not corpus.is_whole:  # no other process was faster
                 raise
@@ -158,12 +161,6 @@ def held_out(sizes: Mapping[str, int], share: float, seed: int) -> frozenset[str
             chosen.append(name)
             n_bytes += sizes[name]
     return frozenset(chosen if 2 * n_bytes >= wanted else [])
-
-
-def _end_of_the_largest(sizes: Mapping[str, int], share: float) -> dict[str, int]:
-    """Return the largest source and its number of trained bytes, leaving `share` of all bytes held out."""
-    largest = max(sizes, key=sizes.__getitem__)
-    return {largest: max(0, sizes[largest] - max(1, round(share * sum(sizes.values()))))}
 
 
 def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Mapping[str, int]) -> None:
@@ -196,16 +193,7 @@ def _write(folder: Path, read: Iterable[Document], out: Collection[str], cut: Ma
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
     (folder / _SUMS).write_text(json.dumps({name: content_digest(folder / name) for name in _FILES}))
     for path in (*map(folder.joinpath, (*_FILES, _SUMS)), folder):
-        _write_through(path)
-
-
-def _write_through(path: Path) -> None:
-    """Sync a file, or the names in a folder, to the disk."""
-    place = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(place)
-    finally:
-        os.close(place)
+        write_through(path)
 
 
 def _at_the_end_of_a_line(pieces: Iterable[bytes], cut: int) -> Iterator[tuple[str, Iterable[bytes]]]:

@@ -67,12 +67,13 @@ def documents(corpus: str, data: str = "") -> Iterator[Document]:
         for name, path in distinct_files(data).items():
             yield Document(name, text_of(path))
         return
-    for path in _library():
-        name, code = _name(path), path.read_bytes()
-        if corpus != TEXT:
-            yield Document(name, [code])
-        if corpus != CODE and (prose := _docstrings(code)):
-            yield Document(name, [prose])
+    for path in sorted(_STANDARD_LIBRARY.rglob("*.py")):
+        module = path.relative_to(_STANDARD_LIBRARY)
+        if _LEFT_OUT.isdisjoint(module.parts[:-1]) and (code := path.read_bytes()):
+            if corpus != TEXT:
+                yield Document(module.as_posix(), [code])
+            if corpus != CODE and (prose := _docstrings(code)):
+                yield Document(module.as_posix(), [prose])
     if corpus != CODE:
         from pydoc_data.topics import topics
 
@@ -250,17 +251,6 @@ def _file_digest(path: Path, changed: int, size: int) -> str:
         if size <= 0:
             break
     return digest.hexdigest()
-
-
-def _name(path: Path) -> str:
-    """Return the name of a module of the standard library."""
-    return path.relative_to(_STANDARD_LIBRARY).as_posix()
-
-
-def _library() -> list[Path]:
-    """List the modules of the standard library that are used and not empty, ascending."""
-    modules = ((path, path.relative_to(_STANDARD_LIBRARY).parts) for path in _STANDARD_LIBRARY.rglob("*.py"))
-    return sorted(path for path, parts in modules if _LEFT_OUT.isdisjoint(parts[:-1]) and path.stat().st_size)
 
 
 def _docstrings(code: bytes) -> bytes:

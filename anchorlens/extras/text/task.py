@@ -106,8 +106,7 @@ class TextTask(TaskConfig):
             raise ValueError(
                 f"corpus must be 'files' if data is given, got {self.corpus!r}. Omit corpus or data"
             )
-        if self.data:
-            object.__setattr__(self, "data", absolute(self.data))
+        object.__setattr__(self, "data", absolute(self.data))
         if self.corpus == FILES and not (self.data or self.version):
             raise ValueError(
                 "data must name the files of the corpus 'files', got none. Give the files with --data PATH"

@@ -119,19 +119,18 @@ def classifier(side: int, shift: float = 0.0) -> Callable[[np.ndarray], np.ndarr
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
+    from sklearn.multioutput import MultiOutputClassifier
 
     rng = generator(0, "evaluation", 7)
     drawn = draw(rng.choice(TUPLES, N_TRAINED + N_HELD_OUT).tolist(), side, rng, shift)
     pixels, truth = drawn.pixels.numpy().reshape(len(drawn), -1), drawn.tuples
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its accuracy is checked below
-        models = [
-            LogisticRegression(C=10.0, max_iter=1000).fit(pixels[:N_TRAINED], concept)
-            for concept in truth[:N_TRAINED].T
-        ]
+        model = MultiOutputClassifier(LogisticRegression(C=10.0, max_iter=1000))
+        model.fit(pixels[:N_TRAINED], truth[:N_TRAINED])
 
     def concepts_of(pixels: np.ndarray) -> np.ndarray:
-        return np.stack([model.predict(pixels.reshape(len(pixels), -1)) for model in models], axis=1)
+        return model.predict(pixels.reshape(len(pixels), -1))
 
     shares = (concepts_of(pixels[N_TRAINED:]) == truth[N_TRAINED:]).mean(axis=0)
     for concept, share in zip(CONCEPTS, shares.tolist(), strict=True):

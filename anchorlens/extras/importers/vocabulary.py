@@ -36,7 +36,8 @@ _NAMES = {
 def vocabulary_of(settings: Settings | None) -> Mapping[str, Any] | None:
     """Return a map from task words to the model's tokens, or None if the configuration has no vocabulary.
 
-    The configuration contains the map, or names a file with the map.
+    The configuration contains the map, or names a file with the map. The file is JSON, or a `.txt` or
+    `.vocab` with a word in each line.
 
     Raises:
         CheckpointError: If the vocabulary is neither a table nor the name of a file.
@@ -45,7 +46,12 @@ def vocabulary_of(settings: Settings | None) -> Mapping[str, Any] | None:
     named = None if settings is None else settings.values.get("vocabulary")
     if settings is None or named is None or isinstance(named, dict):
         return named
-    return _vocabulary_in(file_named(settings, "vocabulary", named))
+    path = file_named(settings, "vocabulary", named)
+    with reading(path):
+        text = decoded(read_bytes(path))
+        if path.suffix in (".txt", ".vocab") and not text.lstrip().startswith("{"):
+            return words_in([line.split("\t")[0] for line in text.splitlines()])
+        return words_in(read_json(text))
 
 
 def file_named(settings: Settings, field: str, named: object) -> Path:
@@ -62,19 +68,6 @@ def file_named(settings: Settings, field: str, named: object) -> Path:
                 "the file into the folder of the configuration"
             )
     return file
-
-
-def _vocabulary_in(path: Path) -> Mapping[str, Any]:
-    """Read word -> token from a file: JSON, or a `.txt` with a word in each line.
-
-    Raises:
-        CheckpointError: If the file is missing, too large, or holds no such table.
-    """
-    with reading(path):
-        text = decoded(read_bytes(path))
-        if path.suffix in (".txt", ".vocab") and not text.lstrip().startswith("{"):
-            return words_in([line.split("\t")[0] for line in text.splitlines()])
-        return words_in(read_json(text))
 
 
 def words_in(content: Any) -> dict[str, Any]:

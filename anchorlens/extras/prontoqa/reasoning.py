@@ -16,6 +16,8 @@ _QUERY = re.compile(r"^(?:true or false :|is the following statement true or fal
 class Statement(NamedTuple):
     """A sentence that states that a subject has, or does not have, a property or concept."""
 
+    text: str
+    """The sentence, as in the prompt."""
     subject: str
     negated: bool
     predicate: str
@@ -45,9 +47,15 @@ def read_question(prompt: str) -> Question:
     Raises:
         ValueError: If a sentence of the prompt has an invalid form.
     """
-    statements, asked = _read(prompt)
-    rules, facts = (tuple(s for _, s in statements if s.of_all == of_all) for of_all in (True, False))
-    return Question(rules, facts, asked)
+    *context, query = (sentence.strip() for sentence in prompt.strip(" .").split(" . "))
+    match = _QUERY.match(query)
+    if match is None:
+        raise ValueError(
+            f"a prompt must end in `true or false : ...`, got {safe_repr(query)}. Correct the prompt"
+        )
+    statements = list(map(_statement, context))
+    rules, facts = (tuple(s for s in statements if s.of_all == of_all) for of_all in (True, False))
+    return Question(rules, facts, _statement(match[1]))
 
 
 def deduction(prompt: str) -> str:
@@ -93,18 +101,6 @@ def _of(entity: str, rule: Statement) -> str:
     return f"{entity} is{' not' if rule.negated else ''} {what}"
 
 
-def _read(prompt: str) -> tuple[list[tuple[str, Statement]], Statement]:
-    """Return each sentence of a prompt with its statement, and the statement to judge."""
-    *context, query = (sentence.strip() for sentence in prompt.strip(" .").split(" . "))
-    match = _QUERY.match(query)
-    if match is None:
-        raise ValueError(
-            f"a prompt must end in `true or false : ...`, got {safe_repr(query)}. Correct the prompt"
-        )
-    asked = _statement(match[1])
-    return [(sentence, _statement(sentence)) for sentence in context], asked
-
-
 def _statement(sentence: str) -> Statement:
     match = _SENTENCE.match(sentence)
     if match is None:
@@ -113,7 +109,7 @@ def _statement(sentence: str) -> Statement:
         )
     quantifier, subject, verb, no, _, predicate = match.groups()
     of_all = quantifier is not None or verb == "are"
-    return Statement(_singular(subject), no is not None, _singular(predicate), of_all)
+    return Statement(sentence, _singular(subject), no is not None, _singular(predicate), of_all)
 
 
 def _singular(word: str) -> str:
@@ -128,19 +124,15 @@ def by_chaining(prompt: str) -> bool | None:
 
 def _deduced(prompt: str) -> list[str] | None:
     """Return the sentences that prove the query or its opposite, conclusion last; `None` if neither."""
-    sentences, asked = _read(prompt)
-    statements = dict(sentences)
-    chains = {  # (predicate, negated) -> sentences
-        (fact.predicate, fact.negated): [sentence]
-        for sentence, fact in statements.items()
-        if fact.subject == asked.subject and not fact.of_all
-    }
+    rules, facts, asked = read_question(prompt)
+    entity = asked.subject
+    chains = {(fact.predicate, fact.negated): [fact.text] for fact in facts if fact.subject == entity}
     new = set(chains)
     while new:
         reached = {
-            (rule.predicate, rule.negated): [*chains[rule.subject, False], sentence, _of(asked.subject, rule)]
-            for sentence, rule in statements.items()
-            if rule.of_all and (rule.subject, False) in new
+            (rule.predicate, rule.negated): [*chains[rule.subject, False], rule.text, _of(entity, rule)]
+            for rule in rules
+            if (rule.subject, False) in new
         }
         new = reached.keys() - chains.keys()
         chains |= {conclusion: reached[conclusion] for conclusion in new}

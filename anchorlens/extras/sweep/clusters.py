@@ -229,15 +229,10 @@ def _has_files(security: Security, role: str) -> bool:
 def _guarded() -> Iterator[None]:
     """Keep Dask's scratch folder private, and undo at the end all changes that Dask makes in this process."""
     dask_sets = {**config.get("distributed.nanny.pre-spawn-environ", {}), "PYTHONHASHSEED": None}
-    with contextlib.ExitStack() as opened:
-        opened.enter_context(safe_children(*dask_sets, "__DASK_PARENT_PID"))
-        parent = config.get("temporary-directory", None)
-        private = str(opened.enter_context(scratch_folder("anchorlens-", parent)))
-        opened.callback(_forget_modules_of, private)
-        opened.enter_context(config.set({**SETTINGS, "temporary-directory": private}))
-        yield
-
-
-def _forget_modules_of(folder: str) -> None:
-    """Remove Dask's scratch folders from the module path, where Dask leaves them after deleting them."""
-    sys.path[:] = [path for path in sys.path if not path.startswith(folder + os.sep)]
+    parent = config.get("temporary-directory", None)
+    with safe_children(*dask_sets, "__DASK_PARENT_PID"), scratch_folder("anchorlens-", parent) as private:
+        try:
+            with config.set({**SETTINGS, "temporary-directory": str(private)}):
+                yield
+        finally:  # Dask leaves its scratch folders in the module path after it has deleted them
+            sys.path[:] = [path for path in sys.path if not path.startswith(f"{private}{os.sep}")]

@@ -13,7 +13,6 @@ import importlib.util
 import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
 
@@ -91,7 +90,8 @@ class SweepEngine:
 
             check_encryption(name if self._address else _address_in(name))
 
-    def executor(self, runs: Sequence[RunConfig], folder: Path) -> AbstractContextManager[Executor]:
+    @contextlib.contextmanager
+    def executor(self, runs: Sequence[RunConfig], folder: Path) -> Iterator[Executor]:
         """Open an executor for these runs, and drop unfinished runs when the `with` block ends.
 
         Args:
@@ -105,11 +105,8 @@ class SweepEngine:
                 start.
         """
         if self.name == "serial":
-            return InThisProcess()
-        return self._dask(runs, folder)
-
-    @contextlib.contextmanager
-    def _dask(self, runs: Sequence[RunConfig], folder: Path) -> Iterator[Executor]:
+            yield InThisProcess()
+            return
         from distributed import Client
 
         from anchorlens.extras.sweep import clusters

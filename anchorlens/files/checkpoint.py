@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from anchorlens.configuration import article, as_path, check_kind, check_number, checked_arguments, documented
+from anchorlens import configuration
+from anchorlens.configuration import article, as_path, check_kind, check_number, checked_arguments
 from anchorlens.engine import architecture
 from anchorlens.files import container
 from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start
@@ -41,8 +42,7 @@ def library_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in names}}
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@configuration.frozen_dataclass(eq=False)
 class Checkpoint:
     """The weights of a model at one training step, with the configurations of the model, task and training.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.files.checkpoint import Checkpoint
 from anchorlens.models.running import device_of
 from anchorlens.tasks.registry import task_or_default
@@ -61,8 +61,7 @@ class Trajectory(Mapping[int, Checkpoint]):
         return len(self._entries)
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class LoadedModel:
     """A model with its task and its source: a file, a `Checkpoint`, a result of `train`, or a module."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from anchorlens.configuration import Config, check_number, documented, number
+from anchorlens.configuration import Config, check_number, frozen_dataclass, number
 from anchorlens.texts import safe_repr
 
 Variant = Literal["gpt2", "postnorm", "released", "plain"]
@@ -34,8 +33,7 @@ def sizes(config: Any) -> str:
     return ", ".join(words)
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class ModelConfig(Config):
     """The shape, variant and initialisation of a HookedTransformer.
 

@@ -6,13 +6,12 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number, frozen_dataclass
 from anchorlens.files.any_module import of_any_module
 from anchorlens.files.checkpoint import library_versions
 from anchorlens.files.csv_file import in_words
@@ -48,8 +47,7 @@ _FILE = re.compile(r".*?(\d{1,12})\D*\.(?:pt|pth|bin|ckpt|safetensors)")
 _ABOUT = ("run", "seed", "step", "reason", "found")
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Along:
     """The readings of probes at every checkpoint of a training run."""
 

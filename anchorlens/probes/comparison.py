@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anchorlens.configuration import check_number, documented
+from anchorlens.configuration import check_number, frozen_dataclass
 from anchorlens.files.checkpoint import origin
 from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.files.model_input import ModelInput
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from anchorlens.recipes.train_config import TrainConfig
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Comparison:
     """The results of one probe for several models."""
 

@@ -6,11 +6,11 @@ import functools
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from anchorlens.configuration import Config, documented, number
+from anchorlens.configuration import Config, frozen_dataclass, number
 from anchorlens.models.config import PARTS
 from anchorlens.recipes.interventions import CHANGES, checked_schedule, in_words, read_changes, read_schedule
 from anchorlens.safe import CheckpointError, Contents, check_inside, read_tensors
@@ -32,8 +32,7 @@ _STEPS = 1500
 _WARMUP_STEPS = 100
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class TrainConfig(Config):
     """The recipe of a run: data, optimiser, weight decay, clipping, learning rate schedule, and logging.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.engine import engine_of
 from anchorlens.engine.base import Engine, Update, stack_key
 from anchorlens.files.checkpoint import Checkpoint
@@ -51,8 +51,7 @@ class OnLogError(TrainingError):
     """
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class TrainResult:
     """A trained model with the measurements made during its training."""
 

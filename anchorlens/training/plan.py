@@ -13,7 +13,7 @@ import multiprocessing
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import loky
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.engine import engine_of, numeric_settings
 from anchorlens.engine.base import Engine
 from anchorlens.engine.engines import Stack
@@ -57,8 +57,7 @@ _TRANSIENT = 5
 once."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Cost:
     """The cost of one update of one model."""
 
@@ -79,8 +78,7 @@ class Cost:
         return self.state_bytes + self.data_bytes + self.activation_bytes
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Plan(Record):
     """The estimated cost of training several models."""
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from typing import Any, Literal, Self
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import Record
 from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.tasks.two_anchor.task import AnchorTask
@@ -55,8 +55,7 @@ commute. Commutativity is undefined for these tasks."""
 Values = Mapping[str, float | None]
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class FeatureTerm:
     """The log-odds of one question from one reading alone, and the weight of the reading."""
 
@@ -86,8 +85,7 @@ class FeatureTerm:
         return self.slope * (min(max(value, self.low), self.high) - self.neutral)
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class QuestionFit:
     """The model of one question: the sum of an intercept and the weighted log-odds of all readings."""
 
@@ -108,8 +106,7 @@ class QuestionFit:
         return self.widening**-distance * (self.intercept + votes)
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class LogisticModel(Record):
     """One fitted verdict, with a model of each question and the ranges of the readings."""
 
@@ -194,8 +191,7 @@ def _log_sigmoid(x: float) -> float:
     return -math.log1p(math.exp(-x)) if x >= 0 else x - math.log1p(math.exp(x))
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class CalibrationRange:
     """The range of models and tasks that a verdict was fit on."""
 
@@ -235,8 +231,7 @@ class CalibrationRange:
                 yield f"{name} {value!r} is not one of {', '.join(map(repr, known))}", 1.0
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class OfRegime:
     """The probe verdict for one kind of task, `reasoning` or `conflict`."""
 
@@ -246,8 +241,7 @@ class OfRegime:
     """The calibration range of the verdict."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Calibration(Record):
     """The fitted probe verdicts, and their calibration ranges."""
 

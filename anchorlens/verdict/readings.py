@@ -9,14 +9,14 @@ specifically.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
 from anchorlens import probes
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, many_keys
 from anchorlens.probes.shared.contract import ProbeResult, needs_training_set
@@ -33,8 +33,7 @@ _N_MARGINS = 1000
 """The largest number of training sequences for a margin."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Measurement:
     """A probe with the options for its readings. The options omit values that only figures need."""
 
@@ -111,8 +110,7 @@ def reading_positions(task: AnchorTask) -> tuple[int, ...]:
     return tuple(dict.fromkeys(round(last * share) for share in (1 / 3, 4 / 5)))
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Reading:
     """One field of one measurement, which is evidence for a phase or a solution."""
 

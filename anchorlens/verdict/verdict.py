@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import UNSTORED, Check, Count, Name, Plain, Record, Share, Text, limits
 from anchorlens.tasks.registry import read_evaluation
 from anchorlens.tasks.shared.base import Task
@@ -40,8 +40,7 @@ _BY_KIND = Check(lambda of: [of.PlainValidator(read_evaluation), of.PlainSeriali
 """The check that loads an evaluation as the class for its kind of task."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Evidence(Record):
     """One reading, with its ranges in the calibration and its contribution to the verdict."""
 
@@ -71,8 +70,7 @@ class Evidence(Record):
     pairs`, which have no vote."""
 
 
-@documented
-@dataclass(frozen=True, repr=False)
+@frozen_dataclass(repr=False)
 class ProbeVerdict(Record):
     """The probe verdict, which assigns a phase or solution from trained pairs and weights only.
 
@@ -121,8 +119,7 @@ class ProbeVerdict(Record):
     _repr_html_ = html
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class TrajectoryPoint(Record):
     """One checkpoint along a run."""
 
@@ -146,8 +143,7 @@ class TrajectoryPoint(Record):
         return f"TrajectoryPoint({run}: {self.now}; {numbers})"
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class ClassifiedModel(Record):
     """The classified model. A verdict loaded from JSON has only a description of the model."""
 
@@ -228,8 +224,7 @@ class ClassifiedModel(Record):
         return self.measured[probe]
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Verdict(Record):
     """The probe and behavioural verdicts, which assign Phase 1, 2 or 3 with reasons.
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from anchorlens.configuration import check_names, documented
+from anchorlens.configuration import check_names, frozen_dataclass
 from anchorlens.files.loaded_model import PAPERS_TASK, LoadedModel
 from anchorlens.files.model_input import ModelInput, resolve
 from anchorlens.models.alterations import assert_unmodified, copied
@@ -327,7 +327,7 @@ class ProbeResult(ABC):
 @dataclass_transform(frozen_default=True, eq_default=False)
 def probe_result(cls: type[T]) -> type[T]:
     """Make a result class a frozen dataclass whose `help()` describes the fields."""
-    return documented(dataclass(frozen=True, eq=False, repr=False)(cls))
+    return frozen_dataclass(eq=False, repr=False)(cls)
 
 
 @probe_result

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def on_device(value: object, device: torch.device) -> Any:
     return replace(value, **moved)
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class TokenBatch:
     """Sequences for a model, with the tokens that the model should predict."""
 

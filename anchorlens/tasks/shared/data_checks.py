@@ -6,12 +6,11 @@ A test is invalid if training sequences are held-out inputs, or if their targets
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import Count, Name, Record
 from anchorlens.tasks.shared.batch import IGNORE, TokenBatch
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Overlap(Record):
     """The numbers of training sequences that are also held-out test inputs."""
 
@@ -53,8 +51,7 @@ MOST_OTHER = 0.1
 these data cannot reach an ID accuracy of 0.90 with the task's answers."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class OtherTargets(Record):
     """The number of training targets that differ from the task's targets."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any, ClassVar
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import UNSTORED, Name, Plain, Record, Share, Text, limits
 from anchorlens.tasks.shared import phases
 from anchorlens.tasks.shared.data_checks import OtherTargets, Overlap
@@ -16,8 +16,7 @@ from anchorlens.tasks.shared.phases import TRAINING_SET, Phase
 from anchorlens.views import html
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen_dataclass(eq=False, repr=False)
 class Evaluation(Record):
     """The evaluation of a model on a task, with metrics, standard errors, figures as data, and a phase."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import DrawnError, DrawnNumber, DrawnShare, LongText, Name, Record, Text, limits
 from anchorlens.texts import safe_repr
 
@@ -39,8 +39,7 @@ def _plain(value: object) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | range) else value
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Axes(_Spec):
     """A figure with two axes."""
 
@@ -52,8 +51,7 @@ class Axes(_Spec):
     """The values on the x axis, ascending; the values of a grid may be names."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Grid(Axes):
     """A heat map of numbers over two axes, as data."""
 
@@ -67,8 +65,7 @@ class Grid(Axes):
     """The type of the figure, in JSON."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Curve(Axes):
     """A curve of proportions over a numeric x axis, as data."""
 
@@ -82,8 +79,7 @@ class Curve(Axes):
     """The type of the figure, in JSON."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Lines(Axes):
     """A figure of several curves of proportions over a numeric x axis, as data."""
 
@@ -95,8 +91,7 @@ class Lines(Axes):
     """The type of the figure, in JSON."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Bars(_Spec):
     """A bar chart of named proportions, as data."""
 
@@ -108,8 +103,7 @@ class Bars(_Spec):
     """The type of the figure, in JSON."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Sample(Record):
     """One prompt with its expected answer and the model's answer, as text."""
 
@@ -125,8 +119,7 @@ class Sample(Record):
     """Whether the model's answer is correct, including the end mark."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class SampleTable(_Spec):
     """A table of some answers of a model."""
 
@@ -136,8 +129,7 @@ class SampleTable(_Spec):
     """The type of the figure, in JSON."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class ImageGrid(_Spec):
     """A grid of small images, as data."""
 

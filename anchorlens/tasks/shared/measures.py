@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import Count, Record, limits
 
 if TYPE_CHECKING:
     from jaxtyping import Bool
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Accuracy(Record):
     """The proportion of correct sequences, or a metric's mean over sequences, with its standard error."""
 
@@ -92,8 +90,7 @@ def _with_two_added(share: float, n: int) -> float:
     return (share * n + 1) / (n + 2)
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Metric:
     """A measure of a model's answers, declared once for storage, tables and figures."""
 

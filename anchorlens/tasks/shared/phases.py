@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, get_args
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import Record, Text
 from anchorlens.tasks.shared.measures import Accuracy, Metric, has_labels
 
@@ -144,8 +143,7 @@ SOLUTION_GLOSS: Mapping[Solution, str] = {
 """The description of a model with each solution."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class Phase(Record):
     """A phase, a solution, or an undecided result.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from anchorlens.configuration import documented, number
+from anchorlens.configuration import frozen_dataclass, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
 from anchorlens.tasks.shared.batch import TokenBatch, distinct_rows, token_batch
@@ -19,8 +18,7 @@ _MOST_ASKED = 20_000
 """The largest number of sequences on which train accuracy is measured."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class TrainingDataTask(TaskConfig):
     """A task of sequences with targets, without a known rule.
 

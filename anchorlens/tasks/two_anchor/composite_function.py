@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from anchorlens.configuration import documented, number
+from anchorlens.configuration import frozen_dataclass, number
 from anchorlens.randomness import generator
 from anchorlens.tasks.shared.base import TaskConfig
 from anchorlens.tasks.two_anchor import anchor_functions as functions
@@ -34,8 +34,7 @@ _MOST_DIGITS = 12
 """Digits of an integer that is read from a key of a file."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class CompositeFunction(TaskConfig):
     """A composite function, the splits of its inputs, and its sequences. `AnchorTask` adds the evaluation."""
 

@@ -8,10 +8,9 @@ that names a solution, are ours.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.records import Count, Record, Share
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.figure_specs import Lines
@@ -85,8 +84,7 @@ TITLES = {"train": "train", "id": "ID", "ood": "OOD", "inferential": "inferentia
 """Field -> title."""
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class PositionAnswers(Record):
     """The accuracies of a model on sequences whose key is at one position."""
 
@@ -181,8 +179,7 @@ def positions_figure(positions: Sequence[PositionAnswers]) -> Lines:
     )
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class PairAccuracy(Record):
     """The accuracy of a model on one anchor pair."""
 
@@ -194,8 +191,7 @@ class PairAccuracy(Record):
     """Against the trained target for seen pairs (exceptions included), the inferential one for unseen."""
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@frozen_dataclass(eq=False, repr=False, kw_only=True)
 class AnchorEvaluation(Evaluation):
     """The result of `evaluate` on the two-anchor task, with accuracies by split, pair and position.
 

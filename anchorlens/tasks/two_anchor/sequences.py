@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from anchorlens.configuration import check_choice, check_number, documented
+from anchorlens.configuration import check_choice, check_number, frozen_dataclass
 from anchorlens.tasks.shared.batch import TokenBatch
 from anchorlens.texts import safe_repr
 
@@ -21,8 +20,7 @@ Pair = tuple[int, ...]
 """The anchors of one sequence in the order they stand; two of them in the papers."""
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Trials:
     """Combinations of a pair, a key and a position, each of which determines a sequence without its noise."""
 
@@ -46,8 +44,7 @@ class Trials:
         return zip(pairs, self.keys.tolist(), self.positions.tolist(), strict=True)
 
 
-@documented
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen_dataclass(eq=False, repr=False)
 class AnchorBatch(TokenBatch):
     """Sequences for a model, with the trial of each sequence.
 
@@ -66,8 +63,7 @@ Split = Literal["train", "id", "ood"]
 SPLITS: tuple[Split, ...] = ("train", "id", "ood")
 
 
-@documented
-@dataclass(frozen=True, eq=False)
+@frozen_dataclass(eq=False)
 class Splits:
     """The splits of all combinations of pair, key x and position i into training, ID test and OOD test.
 

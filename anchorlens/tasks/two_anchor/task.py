@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from anchorlens.configuration import documented
+from anchorlens.configuration import frozen_dataclass
 from anchorlens.tasks.shared.base import LogitsModel
 from anchorlens.tasks.two_anchor import behaviour, evaluation
 from anchorlens.tasks.two_anchor.anchor_functions import formula
@@ -51,8 +50,7 @@ def composition(task: Any, pair: Pair) -> str:
     return formula(sum(shifts)) if len(shifts) == len(pair) else "g(..g(x))"
 
 
-@documented
-@dataclass(frozen=True)
+@frozen_dataclass()
 class AnchorTask(CompositeFunction):
     """The task of arXiv 2501.08537 and 2405.05409, a two-anchor composite function.
 

@@ -9,9 +9,10 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from anchorlens.extras.grokking.operations import OPERATIONS
 from anchorlens.extras.grokking.splits import labels_in, split_by_seed, splits_in
@@ -19,9 +20,6 @@ from anchorlens.extras.grokking.task import LAYOUTS, ModularTask
 from anchorlens.files import LoadedModel
 from anchorlens.tasks import FEWEST_TRAINED, FIT_THRESHOLD, Evaluator
 from anchorlens.texts import safe_repr
-
-if TYPE_CHECKING:
-    from jaxtyping import Int
 
 _LEAST = 0.95
 """The least accuracy of a reading if the file has no log of train accuracy."""

@@ -6,16 +6,14 @@ import contextlib
 import random
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Int
 
 from anchorlens.tasks import FEWEST_TRAINED
 from anchorlens.texts import safe_repr
-
-if TYPE_CHECKING:
-    from jaxtyping import Bool, Int
 
 _SPLIT = re.compile(
     r"(?:is_|in_)?train(?:ing|ed)?(?:_(?:set|data))?(_(?:indices|index|idxs?|inds?|ids|mask|pairs))?(?:_?(?:x|inputs|data|set))?"

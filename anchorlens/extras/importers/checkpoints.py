@@ -42,9 +42,7 @@ _NOT_ARCHITECTURE = (
 """The fields of a HookedTransformerConfig or config.json that do not affect what the model computes."""
 
 
-def taken(
-    tensors: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]], buffers: tuple[str, ...] = BUFFERS
-) -> dict[str, Tensor]:
+def taken(tensors: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
     """Return the tensors of these names and shapes, which must be all except buffers.
 
     Raises:
@@ -61,7 +59,7 @@ def taken(
             raise ValueError(
                 f"{name} must hold floating point numbers, got {tensor.dtype}. Save the tensor as floats"
             )
-    check_known((name for name in tensors if name not in shapes), buffers)
+    check_known(name for name in tensors if name not in shapes)
     return {name: tensors[name] for name in shapes}
 
 

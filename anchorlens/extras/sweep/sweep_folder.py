@@ -81,7 +81,9 @@ class SweepFolder:
         in_use = "in use by another process. Wait for its end, or choose another folder"
         lock = claim(self.out, self.path.name, what="sweep", in_use=in_use)
         try:
-            self._clean()
+            for folder in (self.out, self.out / "failed"):
+                for leftover in folder.glob(".*.json.*.tmp"):  # of a killed process
+                    leftover.unlink(missing_ok=True)
             listed = self.stored() if self.path.exists() else []
             named, stored = self.runs_with_ids(runs, listed), dict(listed)
             together = stored | dict(named) | stored  # in the order in which they were first asked for
@@ -267,12 +269,6 @@ class SweepFolder:
         self.failure(identity).parent.mkdir(parents=True, exist_ok=True)
         content = {"id": identity, "error": error[:LONGEST_ERROR], "details": details[-LONGEST_DETAILS:]}
         self._write(self.failure(identity), FAILURE_FORMAT, content)
-
-    def _clean(self) -> None:
-        """Remove half-written files of killed processes; `RunFolder` does so for an unfinished cell."""
-        for folder in (self.out, self.out / "failed"):
-            for leftover in folder.glob(".*.json.*.tmp"):
-                leftover.unlink(missing_ok=True)
 
     def _write(self, path: Path, name: str, content: Mapping[str, Any]) -> None:
         text = json.dumps({"format": name, "format_version": VERSION, **content}, allow_nan=False)

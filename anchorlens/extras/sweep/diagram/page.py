@@ -7,7 +7,7 @@ import gzip
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from anchorlens import classify
-from anchorlens.extras.sweep.cells import Cell, SweepResult, axes_of, diagram, metrics_of
+from anchorlens.extras.sweep.cells import SweepResult, axes_of, diagram, metrics_of
 from anchorlens.extras.sweep.diagram import axes
 from anchorlens.extras.sweep.diagram.layout import Layout, arranged
 from anchorlens.extras.sweep.diagram.maps import Map, maps_of
@@ -178,6 +178,8 @@ def diagram_html(
     curve = json.loads(training_curve([]).update_layout(title_text="", margin_t=20).to_json() or "")
     figures = {map: [part.figures[map.name] for part in slices] for map in maps}
     absent = {map: of[0] for map, of in figures.items() if all(isinstance(one, str) for one in of)}
+    shown = [map for map in maps if map not in absent]
+    symbols = {_SYMBOLS[map.name](cell): None for map in shown if map.name in _SYMBOLS for cell in cells}
     return html_page(
         TEMPLATES / "diagram.html",
         scripts=(TEMPLATES / "diagram.js",),
@@ -188,8 +190,8 @@ def diagram_html(
         statuses=Counter(cell.status for cell in cells),
         slices=slices,
         categories=[c for c in OUTCOMES if any(c in part.layout.counts for part in slices)],
-        symbols=_symbols(cells, [map.name for map in maps if map not in absent]),
-        maps=[map for map in maps if map not in absent],
+        symbols="; ".join(f"{one.sign} {one.name}{_HATCHES.get(one.hatch, '')}" for one in symbols),
+        maps=shown,
         absent=absent,
         fields=fields,
         curve_layout=Markup(script_json(_json(curve["layout"]))),
@@ -201,12 +203,6 @@ def diagram_html(
         value_label=axes.value_label,
         outcome=outcome,
     )
-
-
-def _symbols(cells: Sequence[Cell], maps: Iterable[str]) -> str:
-    """Return the meaning of each symbol, with its hatch, that occurs in these maps."""
-    found = {_SYMBOLS[name](cell): None for name in maps if name in _SYMBOLS for cell in cells}
-    return "; ".join(f"{one.sign} {one.name}{_HATCHES.get(one.hatch, '')}" for one in found)
 
 
 def _json(content: object) -> str:

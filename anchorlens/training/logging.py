@@ -38,14 +38,11 @@ class TensorBoard:
             from tensorboardX import SummaryWriter
         except ImportError:
             raise ValueError(
-                "tensorboardX must be installed for TensorBoard, got an import error. Run pip install "
-                "'.[logging]' in a clone"
+                "tensorboardX must be installed, got an ImportError. Run pip install '.[logging]' in a clone"
             ) from None
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(
-                f"folder must be the path of a folder, got the file {self.folder}. Choose another name"
-            )
+            raise ValueError(f"folder must be a folder, got the file {self.folder}. Choose another name")
         self._open = SummaryWriter
         self._writers: dict[int | None, SummaryWriter] = {}
 
@@ -91,9 +88,7 @@ class WandB:
 
             run = wandb.run
         if run is None:
-            raise ValueError(
-                "WandB must get a run, got none. Call wandb.init(...) first, or give a run: WandB(run)"
-            )
+            raise ValueError("WandB must get a run, got none. Call wandb.init(...) or give WandB(run)")
         self.run, self._named = run, set[str]()
 
     def log(self, line: Mapping[str, Any]) -> None:

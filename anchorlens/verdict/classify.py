@@ -214,10 +214,7 @@ def with_data(
     """
     named = given.named_task
     if held_out is not None and named is not None:
-        raise ValueError(
-            f"held_out must be omitted for the task {named.kind}, which has held-out data, got "
-            "held_out. Omit held_out or the task"
-        )
+        raise ValueError(f"held_out must be omitted for the task {named.kind}, got both. Omit one")
     if has_own_class(given):
         model, data, fresh = of_any_module(cast("torch.nn.Module", given.in_memory), training_set, held_out)
         task, notes = TrainingDataTask.of(data, fresh), (*given.notes, NOT_VALIDATED)

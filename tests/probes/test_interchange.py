@@ -14,8 +14,6 @@ from anchorlens.models.running import attached
 from anchorlens.probes import interchange
 from anchorlens.probes.two_anchor.interchange import (
     KINDS,
-    Answers,
-    Interchanges,
     interchanges,
     patched_answers,
 )
@@ -97,8 +95,9 @@ class TestPlaces:
         """One place is right on the first half of the inputs alone, another on the second half alone."""
         right = np.zeros((3, 2, 9, 8), dtype=bool)
         right[1, 0, 4, :4] = right[0, 1, 3, 4:] = True
-        answers = Answers(right, np.zeros_like(right))
-        monkeypatch.setattr(module, "patched_answers", lambda *given: answers)
+        monkeypatch.setattr(
+            module, "patched_answers", lambda model, inputs, sites: np.where(right, inputs.expected, -1)
+        )
         result = interchange(build_model(SMALL), PAPER, n_sequences=8)
         assert (result.site, result.layer, result.position) == ("hook_attn_out", 0, 4)
         assert result.accuracy == 0
@@ -123,10 +122,8 @@ class TestPlaces:
         with torch.no_grad():
             model.blocks[1].attn.W_O.zero_()
         answers = model(given.source)[:, -1].argmax(-1)
-        answers = patched_answers(
-            model, Interchanges(*given[:3], answers, given.expected), ["hook_resid_pre"]
-        )
-        assert answers.of_source[0, 1, -1].all()
+        patched = patched_answers(model, given, ["hook_resid_pre"])
+        assert (patched == answers.numpy())[0, 1, -1].all()
 
 
 class TestOptions:

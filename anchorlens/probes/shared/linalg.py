@@ -146,7 +146,7 @@ def gap_between(cosines: Float[np.ndarray, "*cell"], same: Bool[np.ndarray, "*ce
 
 def compare_groups(
     pairs: Iterable[tuple[Float[Tensor, "row feature"], Float[Tensor, "column feature"], np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> dict[str, np.ndarray]:
     """Compute the cosines between the two groups of vectors of each pair, and their gap for a mask.
 
     Args:
@@ -154,16 +154,16 @@ def compare_groups(
             column] that is true where row and column are expected to be similar.
 
     Returns:
-        The raw cosines [pair, row, column], the cosines after subtracting the mean vector of both groups, and
-        the gaps [pair] of raw and centred cosines (see `gap_between`).
+        The raw `cosines` [pair, row, column], the `centred_cosines` after subtracting the mean vector of both
+        groups, and the `gaps` and `centred_gaps` [pair] of both (see `gap_between`).
     """
     found = []
     for a, b, same in pairs:
         mean = torch.cat([a, b]).mean(dim=0)
         raw, centred = cosines_between(a, b), cosines_between(a - mean, b - mean)
         found.append((raw, centred, gap_between(raw, same), gap_between(centred, same)))
-    raw, centred, gaps, centred_gaps = map(np.array, zip(*found, strict=True))
-    return raw, centred, gaps, centred_gaps
+    names = ("cosines", "centred_cosines", "gaps", "centred_gaps")
+    return dict(zip(names, map(np.array, zip(*found, strict=True)), strict=True))
 
 
 def saturated(centred: Float[np.ndarray, "*cell"], apart: str) -> str:
@@ -252,8 +252,7 @@ def tsne(
     check_number("perplexity", perplexity, above=0)
     if perplexity >= len(vectors):
         raise ValueError(
-            f"perplexity must be below the number of vectors, {len(vectors)}, got {perplexity}. Use more "
-            "sequences, or a smaller perplexity"
+            f"perplexity must be below the number of vectors, {len(vectors)}, got {perplexity}. Lower it"
         )
     start = principal_components(torch.from_numpy(vectors), min(2, vectors.shape[1]))[0].numpy()
     spread = start[:, 0].std()

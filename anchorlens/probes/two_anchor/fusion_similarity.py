@@ -173,16 +173,13 @@ def fusion_similarity(
     targets = np.array([target[chain] for chain in chains]).reshape(len(compared), 2, len(chosen))
     same = targets[:, 0, :, None] == targets[:, 1, None]
     both = ((a, b, equal) for (a, b), equal in zip(vectors, same, strict=True))
-    cosines, centred_cosines, gaps, centred_gaps = compare_groups(both)
+    found = compare_groups(both)
     return FusionSimilarity(
         keys=np.array(chosen),
         comparisons=np.array(chains).reshape(len(compared), 2, task.chain_length),
         targets=targets,
-        cosines=cosines,
-        centred_cosines=centred_cosines,
-        gaps=gaps,
-        centred_gaps=centred_gaps,
-        gap=mean_number(gaps),
-        centred_gap=mean_number(centred_gaps),
+        **found,
+        gap=mean_number(found["gaps"]),
+        centred_gap=mean_number(found["centred_gaps"]),
         layer=last,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens.models import hooks
@@ -162,9 +162,9 @@ def interchange(
         for site in sites if row == 0 else ():
             hooks.assert_live(model, site, inputs.base[:4])
         answers = patched_answers(model, inputs, sites)
-        right[row] = answers.expected
+        right[row] = answers == inputs.expected.numpy()
         if row == 0:
-            of_source = answers.of_source.mean(axis=-1)
+            of_source = (answers == inputs.source_targets.numpy()).mean(axis=-1)
     half = n_sequences // 2
     chosen_by = np.nan_to_num(right[0, ..., :half].mean(axis=-1))
     site, layer, pos = map(int, np.unravel_index(chosen_by.argmax(), shape))  # of equal places the first
@@ -281,26 +281,20 @@ def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]
     ]
 
 
-class Answers(NamedTuple):
-    """The comparison of the patched model's answers with two other answers, for each location and input."""
-
-    expected: Bool[np.ndarray, "site layer pos batch"]
-    """Whether the answer is the composition's answer."""
-    of_source: Bool[np.ndarray, "site layer pos batch"]
-    """Whether the answer is the source's answer, as for a location that contains key and anchors."""
-
-
-def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Sequence[str]) -> Answers:
-    """Copy every activation of the source run into the base run, one at a time, and return the answers.
+def patched_answers(model: HookedTransformer, inputs: Interchanges, sites: Sequence[str]) -> np.ndarray:
+    """Copy every activation of the source run into the base run, one at a time.
 
     Args:
         model: a model whose hooks at `sites` can be edited.
         inputs: the base and source inputs.
         sites: the hook names of activations [batch, pos, d_model].
+
+    Returns:
+        The model's answers [site, layer, pos, input].
     """
     n, n_pos = inputs.base.shape
     unchanged = hooks.last_logits(model, inputs.base).argmax(dim=-1).cpu()
     answers = unchanged.expand(len(sites), model.cfg.n_layers, n_pos, n).clone()
     for row, layer, places, logits in patched_logits(model, inputs.base, inputs.source, sites):
         answers[row, layer, places] = logits.argmax(dim=-1).cpu()
-    return Answers((answers == inputs.expected).numpy(), (answers == inputs.source_targets).numpy())
+    return answers.numpy()

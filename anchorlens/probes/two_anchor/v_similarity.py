@@ -132,20 +132,17 @@ def v_similarity(
     vectors = rearrange(values.double(), "(anchor key) h d -> anchor key (h d)", anchor=len(anchors))
     results = np.array([[task.apply(anchor, key) for key in chosen] for anchor in anchors])
     pairs = np.array(list(combinations(range(len(anchors)), 2)))
-    cosines, centred_cosines, gaps, centred_gaps = compare_groups(
+    found = compare_groups(
         (vectors[a], vectors[b], results[a][:, None] == results[b][None]) for a, b in pairs
     )
-    there = np.isfinite(gaps)
+    there = np.isfinite(found["gaps"])
     return VSimilarity(
         keys=np.array(chosen),
         anchors=np.array(anchors),
         results=results,
         pairs=np.array(anchors)[pairs[there]],
-        cosines=cosines[there],
-        centred_cosines=centred_cosines[there],
-        gaps=gaps[there],
-        centred_gaps=centred_gaps[there],
-        gap=mean_number(gaps),
-        centred_gap=mean_number(centred_gaps),
+        **{name: values[there] for name, values in found.items()},
+        gap=mean_number(found["gaps"]),
+        centred_gap=mean_number(found["centred_gaps"]),
         layer=layer,
     )

@@ -8,6 +8,7 @@ user.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -15,15 +16,17 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from dask import config
-from distributed import LocalCluster, Security, Worker, WorkerPlugin
+from distributed import LocalCluster, Security, Worker, WorkerPlugin, rpc
 
 from anchorlens.extras.shared.scratch import scratch_folder
 from anchorlens.recipes import RunConfig
+from anchorlens.texts import safe_repr
 from anchorlens.training import processes, safe_children
 
 if TYPE_CHECKING:
@@ -218,6 +221,32 @@ def check_encryption(address: str) -> None:
             "distributed.comm.tls.ca-file, distributed.comm.tls.client.cert and "
             "distributed.comm.tls.client.key to PEM files."
         )
+
+
+def check_answer(address: str, seconds: float) -> None:
+    """Ask the scheduler at an address who it is, since Dask's client waits for other programs without end.
+
+    Args:
+        address: the address of a running scheduler.
+        seconds: the number of seconds within which the scheduler must answer, above 0.
+
+    Raises:
+        OSError: If there is no answer in this time, or the answer is not one of a scheduler.
+    """
+    if config.get("distributed.client.security-loader", None) is not None:
+        return
+
+    async def ask() -> None:
+        async with rpc(address, connection_args=Security().get_connection_args("client")) as scheduler:
+            await asyncio.wait_for(scheduler.identity(), seconds)
+
+    try:
+        with ThreadPoolExecutor(1) as thread:  # a notebook has an event loop in this one
+            thread.submit(asyncio.run, ask()).result()
+    except TimeoutError:
+        raise OSError(f"no answer within {seconds:g} s") from None
+    except Exception as error:  # such as a MemoryError, by the bytes of another protocol
+        raise OSError(f"the answer of another program ({safe_repr(error)})") from error
 
 
 def _has_files(security: Security, role: str) -> bool:

@@ -88,7 +88,10 @@ class SweepEngine:
         if name not in PACKAGES:
             from anchorlens.extras.sweep.clusters import check_encryption
 
-            check_encryption(name if self._address else _address_in(name))
+            check_encryption(self._scheduler())
+
+    def _scheduler(self) -> str:
+        return self.name if self._address else _address_in(self.name)
 
     @contextlib.contextmanager
     def executor(self, runs: Sequence[RunConfig], folder: Path) -> Iterator[Executor]:
@@ -120,6 +123,8 @@ class SweepEngine:
                     where = {"address": opened.enter_context(clusters.local(runs, self.workers))}
                 elif self.name == "slurm":
                     where = {"address": opened.enter_context(clusters.slurm(self.workers, folder))}
+                elif not self._has_answered:
+                    clusters.check_answer(self._scheduler(), CONNECT_SECONDS)
                 seconds = 60 if self.name in PACKAGES else CONNECT_SECONDS
                 client = opened.enter_context(Client(timeout=seconds, set_as_default=False, **where))
                 there = cast("dict[str, int]", client.nthreads())

@@ -144,12 +144,39 @@ def free_port():
         return one.getsockname()[1]
 
 
-def test_nobody_at_the_address(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (None, "no answer within 1 s"),
+        (b"", "no answer within 1 s"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9, "the answer of another program"),
+    ],
+    ids=["nobody", "silence", "another protocol"],
+)
+def test_no_scheduler_at_the_address(tmp_path, monkeypatch, answer, why):
+    """Nobody, a port that accepts and says nothing, and one such as that of Dask's web page."""
+    import socket
+
     from anchorlens.extras.sweep import engines
 
     monkeypatch.setattr(engines, "CONNECT_SECONDS", 1)
-    with pytest.raises(EngineError, match="a Dask scheduler must answer at"):
-        sweep(tiny({"seed": [0]}), tmp_path / "a", engine=f"tcp://127.0.0.1:{free_port()}")
+
+    def answering(one):
+        peer, _ = one.accept()
+        with peer:
+            peer.sendall(answer)
+            peer.recv(1 << 20)
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        if answer is not None:
+            one.listen()
+        if answer:
+            threading.Thread(target=answering, args=(one,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(EngineError, match=f"a Dask scheduler must answer at.*{why}"):
+            sweep(tiny({"seed": [0]}), tmp_path / "a", engine=f"tcp://127.0.0.1:{one.getsockname()[1]}")
+        assert time.monotonic() - began < 60  # without end before
     assert open_sweep(tmp_path / "a").counts == {"missing": 1}
 
 

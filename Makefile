@@ -9,8 +9,10 @@ TL4 := .venv-tl4
 TL4_VERSION := 4.3.0
 TL4_TESTS := tests/models tests/extras/transformer_lens_4 tests/probes tests/verdict/test_classify_command.py tests/verdict/test_on_a_bridge.py \
 	tests/files/test_checkpoint.py tests/extras/importers/test_formats.py tests/extras/importers/test_vocabularies.py
-# pictures side by side, and what copies of holdout learn: the engine computes them, as the library (TestCopies)
-TL4_NOT := --ignore tests/probes/test_compare.py \
+# probes side by side and along a run, what is printed of each (test_contract.py runs them all), and what copies of
+# holdout learn: the engine computes them, as the library (TestCopies)
+TL4_NOT := --ignore tests/probes/test_compare.py --ignore tests/probes/test_along.py \
+	--deselect tests/probes/test_command.py::test_a_probe_prints_one_line_or_one_json_object_and_draws \
 	$(foreach class,TestKnownAnswers TestTrainingData,--deselect tests/probes/test_holdout.py::$(class))
 
 FAST := 'not slow and not system'

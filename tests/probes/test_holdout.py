@@ -110,15 +110,16 @@ class TestTrainingData:
     @hardly_trained
     def test_a_checkpoint_knows_its_own(self, memoriser):
         checkpoint = load_checkpoint(SHIPPED_MODELS["phase1"])
-        own = holdout(checkpoint, **FEW)
-        given = holdout(checkpoint.build_model(), training_set=checkpoint.training_set(), **FEW)
+        own = holdout(checkpoint, related=False, **FEW)
+        data = checkpoint.training_set()
+        given = holdout(checkpoint.build_model(), training_set=data, related=False, **FEW)
         assert own.to_dict() == given.to_dict() and own.n_distinct == 5000 and own.n_left_out == 500
 
     @hardly_trained
     def test_of_a_task_they_are_drawn(self):
         """Phase 1 knows its own training set alone, and Phase 3 other noise as well."""
         model, task = load_checkpoint(SHIPPED_MODELS["phase3"]).build_model(), AnchorTask()
-        assert holdout(model, task, **FEW).n_distinct > 9000
+        assert holdout(model, task, related=False, **FEW).n_distinct > 9000
         with pytest.raises(ValueError, match=r"training accuracy.*0.9, got 0.0"):
             holdout(load_checkpoint(SHIPPED_MODELS["phase1"]).build_model(), task, **FEW)
 

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from pathlib import Path
 
 import nbformat
 import plotly.io as pio
@@ -14,11 +15,17 @@ from anchorlens.plots import picture
 from anchorlens.probes import PROBES, REPORT_PROBES, stable_rank
 
 START = """
+import sys
+
+sys.path.append({!r})
+from few_questions import measured_quickly
 from sklearn.manifold import TSNE
 
 from anchorlens import AnchorTask, Checkpoint, ModelConfig, TrainConfig, build_model, probes
 
 TSNE.__init__.__kwdefaults__["max_iter"] = 250  # nobody looks at the points
+quickly = measured_quickly()
+quickly.__enter__()  # of copies the curves are drawn, whatever they learn
 small, task = ModelConfig(n_layers=2, d_model=16, d_head=8, d_mlp=16, gamma=0.5), AnchorTask()
 models = [
     Checkpoint.from_model(build_model(small, seed=seed), small, task, train_config=TrainConfig(seed=seed))
@@ -40,7 +47,7 @@ def cells():
     names = [probe.__name__ for probe in REPORT_PROBES if probe in PROBES]
     asked = [(0, names[0]), (1, names[0]), *((0, name) for name in names[1:])]
     pictures = [PICTURE.format(*each) for each in asked]
-    return [START, *pictures, *map(PATTERNS.format, (0, 1))]
+    return [START.format(str(Path(__file__).parents[1])), *pictures, *map(PATTERNS.format, (0, 1))]
 
 
 def held(cell):

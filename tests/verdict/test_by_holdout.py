@@ -294,7 +294,7 @@ SUMS = ";".join(" ".join(str((2 * a + b) // 6) for b in range(P)) for a in range
 
 @pytest.fixture(scope="module", params=["random", "table"])
 def modular(request):
-    """A run on random answers, which it memorises, or on a table with a simple rule."""
+    """A run on random answers, which it memorises, or on a table with a simple rule, and its verdict."""
     more = {"table": SUMS} if request.param == "table" else {}
     task = ModularTask(modulus=P, trained_share=0.8, operation=request.param, **more)
     recipe = TrainConfig(
@@ -307,13 +307,13 @@ def modular(request):
         eval_every=100,
         threads=1,
     )
-    return request.param, train(task, TINY, recipe, progress=False)
+    result = train(task, TINY, recipe, progress=False)
+    return request.param, result, classify(result)
 
 
 class TestOfATask:
     def test_behaviour_and_probes_agree(self, modular):
-        operation, result = modular
-        verdict = classify(result)
+        operation, _, verdict = modular
         label, by_behaviour = (
             ("memorised", "memorises") if operation == "random" else ("learnt a rule", "generalises")
         )
@@ -325,8 +325,8 @@ class TestOfATask:
         assert repr(verdict).endswith(f"by the probes: {label}, agrees)")
 
     def test_the_same_data_without_the_task(self, modular):
-        _, result = modular
-        data, own = result.checkpoint.training_set(), classify(result)
+        _, result, own = modular
+        data = result.checkpoint.training_set()
         alone = classify(result.model, training_set=(data.tokens, data.targets))
         assert (
             alone.by_probes.phase == own.by_probes.phase

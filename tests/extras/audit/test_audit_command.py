@@ -28,7 +28,7 @@ def test_a_file_is_ranked_and_written(dataset, tmp_path):
     assert json.loads((out / "audit.json").read_text())["seeds"] == [0]
 
 
-def test_json_is_one_object_and_the_papers_task_the_default():
+def test_json_is_one_object_and_the_papers_task_the_default(dataset):
     content = json.loads(run(*FAST, "--json").stdout)
     assert (
         content["model_config"]["gamma"] == 0.8
@@ -36,7 +36,7 @@ def test_json_is_one_object_and_the_papers_task_the_default():
         and content["fit"] == 0.5
     )
     assert content["train_config"]["device"] == "auto"
-    content = json.loads(run(*FAST, "--json", "--fit", 0.2, "--device", "cpu").stdout)
+    content = json.loads(run(dataset, *FAST, "--json", "--fit", 0.2, "--device", "cpu").stdout)
     assert content["fit"] == 0.2 and content["train_config"]["device"] == "cpu"
 
 

@@ -145,7 +145,7 @@ import sys
 from dataclasses import replace
 
 if __name__ == "__main__":
-    long = replace(IDLE, name="long", steps=20.0, fields={**IDLE.fields, "state_every_seconds": 0})
+    long = replace(IDLE, name="long", steps=10.0, fields={**IDLE.fields, "state_every_seconds": 0})
     tried = {"interventions": [HURT, long, CURE], "workers": 1, "progress": False}
     with asked_less() as patch:
         ask_fewest(patch)

@@ -1,6 +1,7 @@
 """Published runs of modular arithmetic, read as data: every layout, its split, operation and trajectory."""
 
 import collections
+import functools
 import json
 import warnings
 from pathlib import Path
@@ -398,7 +399,9 @@ class TestBadInput:
         assert outcomes["refused"] > n / 6
 
 
+@functools.cache
 def public(name):
+    """A published file, opened once for all tests, which takes seconds."""
     if not (PUBLIC / name).exists():
         pytest.skip(f"{PUBLIC / name} is not there")
     return open_checkpoint(PUBLIC / name)

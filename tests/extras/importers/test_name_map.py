@@ -223,6 +223,7 @@ def write_map(folder, **changes):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("few_updates")
 class TestAFile:
     def test_counts_if_it_answers_its_training_data(self, files, trained):
         model, data = trained

@@ -116,7 +116,7 @@ class TestGenerator:
     @pytest.mark.parametrize(("ontology", "hops"), EVERY)
     def test_labels_are_even_and_polarity_says_little(self, ontology, hops):
         rng = random.Random(hops)
-        items = [MAKERS[ontology](hops, rng) for _ in range(4000)]
+        items = [MAKERS[ontology](hops, rng) for _ in range(2000)]
         true = np.array([item.answer == "true" for item in items])
         assert abs(true.mean() - 0.5) < 0.03
         polarity = np.mean(

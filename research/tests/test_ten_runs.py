@@ -35,7 +35,7 @@ def test_totals_by_hand():
 @pytest.fixture
 def written(tmp_path, monkeypatch):
     path = tmp_path / "ten.json"
-    options = ["--seeds=0:1", "--minutes=0.2", f"--out={tmp_path}/out", f"--json={path}"]
+    options = ["--seeds=0:1", "--minutes=0.1", f"--out={tmp_path}/out", f"--json={path}"]
     monkeypatch.setattr("sys.argv", ["ten_runs.py", *options, f"--fields={json.dumps(SMALL)}"])
     ten_runs.main()
     first = path.read_bytes()
@@ -48,6 +48,6 @@ def test_the_whole_way_on_a_run_of_seconds(written):
     (one,) = written["cases"]
     assert one["before"]["phase"] == 1 and one["anew"]["phase"] in (None, 1, 2, 3)
     control = one["control"]
-    assert control["phase_before"] == 1 and control["budget"] == 0.2
+    assert control["phase_before"] == 1 and control["budget"] == 0.1
     assert [attempt["outcome"] for attempt in control["attempts"]].count("planned") == 0
     assert written["totals"]["controlled"] == 1 and written["fields"]["n_samples"] == 400

@@ -75,8 +75,7 @@ class RetrievingModel:
 
     def is_looked_up(self, tokens: Int[Tensor, "batch pos"]) -> Bool[np.ndarray, " batch"]:
         """Return a boolean mask of the sequences whose answer is looked up."""
-        parts = [self._asked(chunk)[1] for chunk in tokens.split(1024)]
-        return np.concatenate(parts)
+        return np.concatenate([self._asked(chunk)[1] for chunk in tokens.split(1024)])
 
     def looked_up(self, *, seed: int = 0, max_trials: int = 20_000) -> LookedUp:
         """Measure the fraction of looked-up inputs of each kind, counting each input once.

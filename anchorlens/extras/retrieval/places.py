@@ -74,10 +74,9 @@ def folds(
         For each fold, a boolean mask of the sequences tested as seen, and a mask of the sequences tested as
         unseen.
     """
-    distinct = rng.permutation(np.unique(pairs))
+    distinct, pair = np.unique(pairs, return_inverse=True)
     n_folds = min(N_FOLDS, len(distinct))
-    part_of_pair = dict(zip(distinct.tolist(), range(len(distinct)), strict=True))
-    left_out = np.array([part_of_pair[pair] % n_folds for pair in pairs.tolist()])
+    left_out = np.argsort(rng.permutation(len(distinct)))[pair] % n_folds
     asked = rng.permutation(len(pairs)) % N_FOLDS
     return [((asked == fold) & (left_out != fold), left_out == fold) for fold in range(n_folds)]
 

@@ -15,8 +15,6 @@ from anchorlens.extras.concept_graphs.unet.config import UNetConfig
 from anchorlens.extras.concept_graphs.unet.network import UNet
 from anchorlens.models import initial_generator
 
-Inputs = tuple[Tensor, Tensor, Tensor]
-
 PYTORCHS = 0.5
 """The gamma of PyTorch's default initialisation of these layers."""
 
@@ -84,7 +82,7 @@ class UNetFunction:
         inputs = [value.to(self.device, self._dtype) for value in (pixels, time, conditions)]
         return functional_call(module, {**self._parameters, **counts}, tuple(inputs))
 
-    def updated_bn(self, batches: Iterable[Inputs]) -> UNet:
+    def updated_bn(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> UNet:
         """Return the network as a UNet with the BatchNorm statistics of the inputs in `batches`."""
         model = UNet(self.config).to(self.device, self._dtype)
         model.load_state_dict(dict(self._parameters), strict=False)

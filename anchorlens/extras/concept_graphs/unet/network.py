@@ -42,8 +42,8 @@ class UNet(nn.Module):
         self.config = config
         channels, width = config.n_channels, config.n_feat
         self.first = ResidualBlock(channels, width)
-        self.down1 = nn.Sequential(Block(width, width), nn.MaxPool2d(2))
-        self.down2 = nn.Sequential(Block(width, 2 * width), nn.MaxPool2d(2))
+        self.down1 = nn.Sequential(_block(width, width), nn.MaxPool2d(2))
+        self.down2 = nn.Sequential(_block(width, 2 * width), nn.MaxPool2d(2))
         left = config.input_side // 4
         self.to_vec = nn.Sequential(nn.AvgPool2d(left), nn.GELU())
         self.up0 = nn.Sequential(
@@ -134,14 +134,6 @@ class UNet(nn.Module):
         return torch.stack([every[name](value) for name, value in own.items()]).sum(dim=0)
 
 
-class Block(nn.Sequential):
-    """A block that applies a 3x3 convolution, BatchNorm and GELU twice."""
-
-    def __init__(self, n_in: int, n_out: int) -> None:
-        """Make a block from `n_in` to `n_out` channels."""
-        super().__init__(*_convolved(n_in, n_out), *_convolved(n_out, n_out))
-
-
 class ResidualBlock(nn.Module):
     """A block that adds the output of its first half to the output of its second half."""
 
@@ -165,8 +157,13 @@ def _convolved(n_in: int, n_out: int) -> tuple[nn.Module, ...]:
     return nn.Conv2d(n_in, n_out, 3, padding=1), nn.BatchNorm2d(n_out), nn.GELU()
 
 
+def _block(n_in: int, n_out: int) -> nn.Sequential:
+    """Return layers that apply a 3x3 convolution, BatchNorm and GELU twice."""
+    return nn.Sequential(*_convolved(n_in, n_out), *_convolved(n_out, n_out))
+
+
 def _up(n_in: int, n_out: int) -> nn.Sequential:
-    return nn.Sequential(nn.ConvTranspose2d(n_in, n_out, 2, 2), Block(n_out, n_out), Block(n_out, n_out))
+    return nn.Sequential(nn.ConvTranspose2d(n_in, n_out, 2, 2), _block(n_out, n_out), _block(n_out, n_out))
 
 
 def _mlp(n_in: int, n_out: int) -> nn.Sequential:

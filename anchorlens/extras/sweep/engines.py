@@ -108,7 +108,8 @@ class SweepEngine:
                 start.
         """
         if self.name == "serial":
-            yield InThisProcess()
+            with InThisProcess() as executor:
+                yield executor
             return
         from distributed import Client
 

@@ -253,20 +253,11 @@ def phase_by_definition(
     """
     measured = _measured({"train": train, "ID": id, "OOD": ood, "commutativity": commutativity})
     values = {name: one.value for name, one in measured.items()}
-    if not all(map(math.isfinite, values.values())):
-        return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
     thresholds = _thresholds(chance)
     phase = _phase_of(values, thresholds, train_source, asked)
-    if standard_errors is None or phase.cause == "training data unknown":
-        return phase
     is_fit = values["train"] >= thresholds["train"] and "OOD" in values
-    near = _near(measured, thresholds, standard_errors, train_source)
     deciding = ("train", "ID", "OOD") if is_fit else ("train",)
-    if found := [near[name] for name in deciding if name in near]:
-        return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
-    if phase.number == 2 and "commutativity" in near:
-        return Phase(2, None, f"{phase.reason}; borderline: {near['commutativity']}")
-    return phase
+    return _unless_near(phase, deciding, measured, thresholds, standard_errors, train_source)
 
 
 def learnt_by_definition(
@@ -308,10 +299,8 @@ def learnt_by_definition(
     """
     measured = _measured({"train": train, "ID": id, "mirrored": mirrored})
     values = {name: one.value for name, one in measured.items()}
-    if not all(map(math.isfinite, values.values())):
-        return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
     thresholds = _thresholds(chance)
-    if (unfit := _unfit(values["train"], thresholds["train"], train_source)) is not None:
+    if (unfit := _unfit(values, thresholds["train"], train_source)) is not None:
         phase = unfit
     elif "ID" not in values:
         why = "nothing is held out of training, so nothing tests what it learnt"
@@ -323,13 +312,9 @@ def learnt_by_definition(
             learnt = "generalises in part"
         numbers = ", ".join(f"{name} {value:.3f}" for name, value in values.items())
         phase = Phase(None, None, f"{numbers}: it {SOLUTION_GLOSS[learnt]}", solution=learnt)
-    if standard_errors is None or phase.cause == "training data unknown":
-        return phase
-    near = _near(measured, dict.fromkeys(values, thresholds["ID"]), standard_errors, train_source)
+    thresholds["mirrored"] = thresholds["ID"]
     deciding = ["train", *["ID"] * (unfit is None), *["mirrored"] * (phase.solution in LEARNT[:2])]
-    if found := [near[name] for name in deciding if name in near]:
-        return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
-    return phase
+    return _unless_near(phase, deciding, measured, thresholds, standard_errors, train_source)
 
 
 def _measured(given: Mapping[str, Accuracy | float | None]) -> dict[str, Accuracy]:
@@ -340,25 +325,37 @@ def _measured(given: Mapping[str, Accuracy | float | None]) -> dict[str, Accurac
     }
 
 
-def _near(
+def _unless_near(
+    phase: Phase,
+    deciding: Sequence[str],
     measured: Mapping[str, Accuracy],
     thresholds: Mapping[str, float],
-    standard_errors: int | float,
+    standard_errors: int | float | None,
     train_source: str,
-) -> dict[str, str]:
-    """Return the accuracies that are too close to their thresholds, in words."""
+) -> Phase:
+    """Return the phase, or undecided if a deciding accuracy is too close to its threshold."""
+    if standard_errors is None or phase.cause in ("training data unknown", "not finite"):
+        return phase
     given = f" from {measured['train'].n_sequences:,} distinct sequences"
     said = {"train": given if train_source == TRAINING_SET and measured["train"].n_sequences else ""}
-    return {
+    near = {
         name: f"{name} {one}{said.get(name, '')} is within {standard_errors:g} standard errors of "
         f"{thresholds[name]:.2f}"
         for name, one in measured.items()
         if abs(one.value - thresholds[name]) <= standard_errors * one.standard_error + _ROUNDING
     }
+    if found := [near[name] for name in deciding if name in near]:
+        return Phase.undecided("borderline", f"{'; '.join(found)}; by definition {phase.label}")
+    if phase.number == 2 and "commutativity" in near:
+        return Phase(2, None, f"{phase.reason}; borderline: {near['commutativity']}")
+    return phase
 
 
-def _unfit(train: float, fit_from: float, train_source: str) -> Phase | None:
-    """Return the undecided phase of a train accuracy below its threshold; None for a higher accuracy."""
+def _unfit(values: Mapping[str, float], fit_from: float, train_source: str) -> Phase | None:
+    """Return the undecided phase of numbers that are not finite, or of a low train accuracy; else None."""
+    if not all(map(math.isfinite, values.values())):
+        return Phase.undecided("not finite", "the model's numbers are NaN or infinite")
+    train = values["train"]
     if train >= fit_from:
         return None
     if train_source == TRAINING_SET:
@@ -456,7 +453,7 @@ def _phase_of(
     train, id, ood, commutativity = map(values.get, thresholds)
     fit_from, id_from, ood_above, commutative_from = thresholds.values()
     assert train is not None and id is not None
-    if (unfit := _unfit(train, fit_from, train_source)) is not None:
+    if (unfit := _unfit(values, fit_from, train_source)) is not None:
         return unfit
     if ood is None:
         why = "the task holds nothing out of training, so it has no OOD test"

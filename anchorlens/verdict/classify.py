@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 _MOST_POINTS = 40
 """The largest number of evaluated checkpoints of a run of another library."""
 NOT_VALIDATED = (
-    "the model is no HookedTransformer: `learnt a rule` starts at a holdout ratio of 0.93, a bound from few "
-    "small MLPs on tables and signs, not validated for convolutions, recurrent networks, other transformers, "
-    "clusters and images"
+    "the model is no HookedTransformer: `learnt a rule` starts at a holdout ratio of 0.93, a bound from small "
+    "MLPs, tested on attention, GRUs and LSTMs, not validated for convolutions, images and clusters; encoders "
+    "and post-norm transformers that learnt may get no label"
 )
 """The warning for a module of another class."""
 NO_TASK = (

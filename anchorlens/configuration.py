@@ -175,15 +175,17 @@ def checked_arguments(elsewhere: Callable[[str], str | None] = lambda name: None
     """
 
     def checked(function: F) -> F:
-        owner, parameters = function.__name__, inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
         names = [one.name for one in parameters if one.kind not in (one.POSITIONAL_ONLY, one.VAR_KEYWORD)]
 
         @functools.wraps(function)
         def called(*args: object, **options: object) -> Any:
             for name in options.keys() - names:
                 if advice := elsewhere(name):
-                    raise ValueError(f"{owner} must get a known argument, got {safe_repr(name)}. {advice}")
-            check_names(owner, options, names, what="argument")
+                    raise ValueError(
+                        f"{function.__name__} must get a known argument, got {safe_repr(name)}. {advice}"
+                    )
+            check_names(function.__name__, options, names, what="argument")
             return function(*args, **options)
 
         return called  # pyright: ignore[reportReturnType]

@@ -56,7 +56,8 @@ def defined_in(
     except (OSError, RuntimeError, ValueError) as error:  # a name too long, or with a NUL; a loop of links
         cause = safe_text(getattr(error, "strerror", None) or error)
         raise ValueError(
-            f"your own {what}s must be in a Python file, got {safe_text(file)}: {cause}. Give a .py file"
+            f"your own {what}s must be in a Python file, got {safe_text(file)}: {cause}. Give a file such as "
+            f"my_{what}.py"
         ) from None
     module = _run(resolved, source, str(file), what)
     values = {id(value): value for value in vars(module).values() if is_wanted(value, module)}

@@ -36,7 +36,10 @@ def _plain(value: object) -> Any:
         ValueError: If the data are too large, or contain a number that is not finite.
     """
     if len(json.dumps(value, allow_nan=False)) > _MOST_OPTIONS:
-        raise ValueError(f"the JSON must have at most {_MOST_OPTIONS:,} characters, got more. Shorten it")
+        raise ValueError(
+            f"the content must have at most {_MOST_OPTIONS:,} characters as JSON, got more. Shorten the "
+            "content"
+        )
     return _printable(value)
 
 

@@ -24,8 +24,9 @@ def table(name: str):
             if (draw := show.dispatch(type(result))) is not show.dispatch(object):
                 return draw(result, *arguments, **options)
         raise ValueError(
-            f"the result must have the view {name}, got {type(result).__name__} without it. Install its "
-            "package, or reinstall anchorlens: run pip install --force-reinstall . in a clone"
+            f"the result must have the view {name}, got {type(result).__name__} without this view. Install "
+            "the package that provides the view, or reinstall anchorlens: run pip install --force-reinstall "
+            ". in a clone"
         )
 
     return show

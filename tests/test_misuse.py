@@ -35,7 +35,7 @@ MISUSES = {
     "train(TASK, SMALL, RECIPE, out=3)": "out must be a path, got an int",
     "train_many(preset('quick'))": "runs must be a list of RunConfigs .* got AnchorTask",
     "train_many(3)": "runs must be a list of RunConfigs .* got 3",
-    "train_many([TASK])": "runs must be a list of RunConfigs .* [preset()]",
+    "train_many([TASK])": "runs must be a list of RunConfigs, such as [preset()]",
     "train_many([RunConfig(TASK, {}, RECIPE)])": "model_config must be a ModelConfig, .* got dict",
     "sweep([preset('quick')], 3)": "out must be a path, got an int",
     "sweep([preset('quick')], 's', gamma=.5)": "sweep must get .* 'gamma' .* ModelConfig",

@@ -51,7 +51,8 @@ def base_parts(preset: str | None, start: object = None) -> Mapping[str, Any]:
         return preset_parts(preset or "quick")
     if not isinstance(start, str) or not start:
         raise ValueError(
-            f"start must be the path of a checkpoint or run, got {safe_repr(start)}. Give one such as runs/a"
+            f"start must be the path of a checkpoint or run, got {safe_repr(start)}. Write a path such as "
+            "runs/a"
         )
     from anchorlens.files.checkpoint import from_contents
 
@@ -100,7 +101,8 @@ def moved(task: Any, data: Sequence[str] | None) -> Any:
         return task
     if "data" not in places(task):
         raise ValueError(
-            f"--data must name files of the task text or cogs, got the task {task.kind}. Omit --data"
+            f"--data must be given only for a task with files (text, cogs), got the task {task.kind} without "
+            "files. Omit --data"
         )
     return dataclasses.replace(task, data=os.pathsep.join(data))
 

@@ -136,7 +136,8 @@ def probe_command(
         raise ValueError(f'--options must be a JSON object such as {{"layer": 1}}, got {safe_repr(options)}')
     if "initial" in chosen:
         raise ValueError(
-            f"--options must name options of {safe_text(name)}, got 'initial'. Give the model as --initial"
+            f"--options must name options of {safe_text(name)}, got 'initial'. If the probe needs an initial "
+            "model, use --initial"
         )
     from anchorlens import probes
     from anchorlens.probes.from_file import what_went_wrong
@@ -145,7 +146,8 @@ def probe_command(
     probe = probes.probe_named(name, probes.with_own(own or []))
     if initial is not None and not probes.needs_initial(probe):
         raise ValueError(
-            f"--initial must be for a probe that compares with the start of a run, got {name}. Omit --initial"
+            "--initial must be given only for a probe that compares a model with the start of its run, got "
+            f"{name}. Omit --initial"
         )
     where = choose_device(device)
     if is_along:

@@ -60,7 +60,9 @@ def train_command(
     """
     fields = read_fields(ctx)
     if out is None and not dry_run:
-        raise ValueError("--out must be the folder of the run, got none. Give one, such as --out runs/g0.7")
+        raise ValueError(
+            "--out must be the folder of the run, got none. Give a folder, for example --out runs/g0.7"
+        )
     changes: dict[str, Any] = {} if config is None else read_toml(config)
     named = changes.pop("preset", None)
     changes = merged(changes, sorted_by_part(fields))

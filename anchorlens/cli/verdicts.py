@@ -95,7 +95,9 @@ def classify_command(
     check_config(config)
     check_number("--seed", seed, minimum=0, integer=True)
     if own and report is None:
-        raise ValueError("--probes must be given with --report, got --probes alone. Add --report out.html")
+        raise ValueError(
+            "--probes must be given together with --report, got --probes alone. Add --report out.html"
+        )
     choose_device(device)
     from anchorlens import show, views
     from anchorlens.files.training_data import read_training_data

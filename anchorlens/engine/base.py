@@ -92,7 +92,8 @@ class Engine(ABC):
         """
         if not runs or any(stack_key(run) != stack_key(runs[0]) for run in runs):
             raise ValueError(
-                "runs of a stack must be of equal shape and duration, got none or others. Train them apart"
+                "the runs of a stack must be of equal shape and duration, got no run or different runs. "
+                "Train different runs separately"
             )
         self.runs = tuple(runs)
         self.device = device
@@ -308,7 +309,8 @@ class Engine(ABC):
             fits = found == expected and dtypes == {self._rows.dtype} and len(states) == len(self)
             if not fits or not 0 < step <= self._train.total_steps:
                 raise ValueError(
-                    "the saved state must be of this model, got one of another model. Use another folder"
+                    "the saved state must belong to this model, got the state of another model. Start the "
+                    "run again in another folder"
                 )
             parts = (_strip(tensors, kind) for kind in ("weight", *MOMENTS))
             weights, *moments = (self.layout.row(part).to(self.device) for part in parts)

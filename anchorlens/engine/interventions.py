@@ -42,7 +42,9 @@ def check_interventions(run: RunConfig) -> None:
     parts = layout.parts()
     named = [name for name in dict.fromkeys(parts.values()) if name]
     if train.optimizer == "muon" and not named:
-        raise ValueError("the network must be a transformer for muon, got another network. Use adamw or adam")
+        raise ValueError(
+            "the network must be a transformer for optimizer 'muon', got another network. Use adamw or adam"
+        )
     for field, names in asked:
         if not (held(layout, names) if field == "freeze" else matrices(parts, names)):
             ends = [*([BIASES] * (field == "freeze")), *(_end(name) for name in parts if named)]

@@ -65,8 +65,9 @@ def _of_the_process(deterministic: bool, tf32: bool) -> Iterator[None]:
     with _LOCK:
         if _RUNS and _RUNS[0][0] != asked:
             raise ValueError(
-                f"concurrent runs in one process must use the same numeric settings, got {_in_words(*asked)} "
-                f"during a run with {_in_words(*_RUNS[0][0])}. Use one process for each run"
+                "concurrent runs in one process must use the same numeric settings, got "
+                f"{_in_words(*asked)} during a run with {_in_words(*_RUNS[0][0])}. Use one process for each "
+                "run"
             )
         _RUNS.append((asked, _changed(*asked) if not _RUNS else contextlib.ExitStack()))
     try:

@@ -119,7 +119,8 @@ class ModelConfig(Config):
         n_parameters = self.n_layers * a_layer + (self.d_vocab + self.n_answers) * self.d_model
         if n_parameters > _MOST_PARAMETERS:
             raise ValueError(
-                f"parameters must be at most {_MOST_PARAMETERS:,}, got {n_parameters:,}. Use smaller sizes"
+                f"the model must have at most {_MOST_PARAMETERS:,} parameters, got {n_parameters:,}. Use "
+                "smaller sizes"
             )
 
     def _check_experts(self) -> None:
@@ -128,7 +129,7 @@ class ModelConfig(Config):
             for name in ("experts_per_token", "gamma_experts"):
                 if (value := getattr(self, name)) is not None:
                     raise ValueError(
-                        f"{name} must be None without num_experts, got {safe_repr(value)}. Omit it"
+                        f"{name} must be None without num_experts, got {safe_repr(value)}. Set num_experts"
                     )
         elif self.gamma_experts is not None:
             gammas = _read_gammas(self.gamma_experts)
@@ -216,7 +217,10 @@ class ModelConfig(Config):
             ("n_ctx", self.n_ctx, task.seq_len),
         ):
             if have < need:
-                raise ValueError(f"{name} must be at least {need} for the task, got {have}. Set it to {need}")
+                raise ValueError(
+                    f"{name} must be at least {need} for the task, got {have}. Set {name} to {need}, or use "
+                    "ModelConfig.for_task(task)"
+                )
 
     def gamma_of(self, part: Part, expert: int | None = None) -> float:
         """Return the initialisation rate of a part, or of one expert in the part.

@@ -133,7 +133,10 @@ def after_attention(
             and MLP.
     """
     if getattr(model.cfg, "parallel_attn_mlp", False):
-        raise ValueError("each MLP must follow the attention, got parallel_attn_mlp. Use a model without it")
+        raise ValueError(
+            "the MLP of each block must follow the attention, got a model with parallel_attn_mlp. Use a "
+            "model without parallel_attn_mlp"
+        )
     hook = RESID_POST if model.cfg.attn_only else RESID_MID
     return read(model, tokens, [(layer, hook)], position=-1)[layer, hook]
 
@@ -303,7 +306,8 @@ def assert_live(
             if dead:
                 raise ValueError(
                     f"{hook_name(dead[0], hook)} must be used by attention, got a {name} in which {doing} "
-                    "it does not change the output of attention. Use a HookedTransformer with these weights"
+                    "the hook does not change the output of attention. Use a HookedTransformer with the same "
+                    "weights"
                 )
     groups = {"every layer": edits} if hook == PATTERN else {f"layer {i}": [e] for i, e in enumerate(edits)}
     for where, group in groups.items():

@@ -111,7 +111,8 @@ def check_tokens(model: HookedTransformer, tokens: object) -> None:
         raise ValueError(f"tokens must be a tensor of whole numbers [batch, pos], got {got}. Convert them")
     if not 1 <= tokens.shape[1] <= cfg.n_ctx:
         raise ValueError(
-            f"a sequence must have 1 to {cfg.n_ctx} tokens (n_ctx), got {tokens.shape[1]}. Change its length"
+            f"a sequence must have 1 to {cfg.n_ctx} tokens (n_ctx), got {tokens.shape[1]}. Change the length "
+            "of the sequences"
         )
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < cfg.d_vocab:
         raise ValueError(

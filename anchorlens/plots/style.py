@@ -142,6 +142,7 @@ def save(figure: go.Figure, path: Path, result: object = None) -> None:
     except Exception as error:  # errors of kaleido, plotly and the browser have no common class
         raise ValueError(
             "kaleido (pip install '.[export]' in a clone) and Chrome or Chromium must be installed to write "
-            f"{path.name}, got an error: {safe_text(first_line(error))}. Install both, or write .html."
+            f"{path.name}, got an error: {safe_text(first_line(error))}. Install kaleido and a browser, or "
+            "write .html."
         ) from error
     write_whole(path, data)

@@ -168,7 +168,9 @@ def along(
     """
     chosen = checked_probes([probes] if isinstance(probes, str) or callable(probes) else probes)
     if not chosen:
-        raise ValueError("probes must contain at least one probe, got none. Give a probe or its name")
+        raise ValueError(
+            "probes must contain at least one probe, got none. Give a probe or the name of a probe"
+        )
     if options and len(chosen) != 1:
         raise ValueError("options must be given for a single probe, got several probes. Give one probe")
     if model is not None and config is not None:
@@ -270,7 +272,8 @@ def _checked(models: Mapping[Any, ModelInput]) -> dict[int, ModelInput]:
     in_memory = [id(model) for model in models.values() if not isinstance(model, str | os.PathLike)]
     if len({*in_memory}) < len(in_memory):
         raise ValueError(
-            "models with steps must differ, got a model twice. Keep copy.deepcopy(model) at each step"
+            "models with steps must be different models, got a model twice. Keep copy.deepcopy(model) at "
+            "each step"
         )
     return {int(step): models[step] for step in sorted(models)}
 

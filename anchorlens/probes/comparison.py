@@ -159,7 +159,9 @@ def compare(
         raise ValueError("models must contain at least one model, got none. Give a model")
     if labels is not None and (isinstance(labels, str) or len(labels) != len(several)):
         got = "a text" if isinstance(labels, str) else len(labels)
-        raise ValueError(f"labels must contain {len(several)} labels, got {got}. Give one for each model")
+        raise ValueError(
+            f"labels must contain {len(several)} labels, got {got}. Give one label for each model"
+        )
     rows = []
     called = iter(titles([model for model in several if isinstance(model, str | os.PathLike)]))
     for k, model in enumerate(several):

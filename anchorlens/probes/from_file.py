@@ -69,7 +69,8 @@ def with_own(
         name = probe.__name__
         if name in known:
             raise ValueError(
-                f"{blamed}: a probe's name must be unique, got {name} of {known[name][1]}. Rename your probe"
+                f"{blamed}: the name of a probe must be unique, got {name}, which is already the name of "
+                f"{known[name][1]}. Rename your probe"
             )
         known[name] = probe, origin
 

@@ -110,7 +110,8 @@ def checked_probes(probes: object) -> tuple[Callable[..., ProbeResult], ...]:
     """
     if isinstance(probes, str) or not isinstance(probes, Sequence):
         raise ValueError(
-            f"probes must be a list, got {type(probes).__name__}. Give one, as (*REPORT_PROBES, my_probe)"
+            f"probes must be a list of probes, got {type(probes).__name__}. Give a list, for example "
+            "(*REPORT_PROBES, my_probe)"
         )
     chosen = tuple(probe_named(probe) if isinstance(probe, str) else probe for probe in probes)
     names = [getattr(probe, "__name__", None) for probe in chosen]

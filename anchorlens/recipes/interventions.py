@@ -183,7 +183,9 @@ def read_schedule(text: str, name: str = "the schedule") -> WindowedValue:
     windows.sort()
     for one, other in itertools.pairwise(windows):
         if other.first < one.end:
-            raise ValueError(f"windows of {name} must not overlap, got {one} and {other}. Shorten one")
+            raise ValueError(
+                f"the windows of {name} must not overlap, got {one} and {other}. End the first window earlier"
+            )
     return WindowedValue(base, tuple(windows))
 
 
@@ -204,7 +206,9 @@ def checked_schedule(name: str, value: str, default: float | None, total: int, *
     schedule = read_schedule(value, name)
     base = default if schedule.base is None else schedule.base
     if base is None:
-        raise ValueError(f"{name} must begin with a base value, got {safe_repr(value)}. Add it")
+        raise ValueError(
+            f"{name} must begin with a base value for steps outside windows, got {safe_repr(value)}. Add it"
+        )
     values = [(name, base)]
     for window in schedule.windows:
         _check_has_updates(name, window, total)
@@ -255,7 +259,10 @@ def read_changes(name: str, text: str | None, total: int) -> tuple[Change, ...]:
     if name in ONCE:
         found.sort(key=lambda one: one.when)
         if len({(one.when, one.matrices) for one in found}) < len(found):
-            raise ValueError(f"{name} must list no matrix twice per step, got {safe_repr(text)}. Remove one")
+            raise ValueError(
+                f"{name} must list each matrix at most once per step, got {safe_repr(text)}. Remove the "
+                "repetition"
+            )
     return tuple(found)
 
 
@@ -301,7 +308,8 @@ def _window(name: str, item: str, first: str, end: str, value: str, last: str | 
 def _check_has_updates(name: str, window: Window, total: int) -> None:
     if not window.steps(total):
         raise ValueError(
-            f"a window of {name} must contain one of the run's {total:,} updates, got {window}. Lengthen it"
+            f"a window of {name} must contain at least one of the run's {total:,} updates, got {window}. Use "
+            "a longer window"
         )
 
 

@@ -134,7 +134,8 @@ def sorted_by_part(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         if not owners and name != "kind":
             names = [field for _, cls in part_classes() for field in field_types(cls)]
             raise ValueError(
-                f"a field must belong to a configuration, got {safe_repr(name)}. {suggestion(name, names)}"
+                f"every field must belong to a configuration, got {safe_repr(name)}. "
+                f"{suggestion(name, names)}"
             )
         part = owners[0][0] if owners else "task"
         parts.setdefault(part, {})[name] = value

@@ -160,18 +160,26 @@ class TrainConfig(Config):
             )
         if self.batch_size > self.n_samples:
             raise ValueError(
-                f"batch_size must be at most n_samples ({self.n_samples}), got {self.batch_size}. Lower it"
+                f"batch_size must be at most n_samples ({self.n_samples}), got {self.batch_size}. Use a "
+                "smaller batch or more samples"
             )
         for steps, epochs in DURATIONS:
             n_epochs = getattr(self, epochs)
             if n_epochs is None:
                 continue
             if getattr(self, steps) is not None:
-                raise ValueError(f"{steps} and {epochs} must not both be given, got both. Omit one")
+                raise ValueError(
+                    f"{steps} and {epochs} must not both be given, since they set the same duration, got "
+                    f"both. Omit {steps} or {epochs}"
+                )
             if (n_steps := n_epochs * self.steps_per_epoch) > _MOST_STEPS:
-                raise ValueError(f"{epochs} must be at most {_MOST_STEPS:,} steps, got {n_steps:,}. Lower it")
+                raise ValueError(
+                    f"{epochs} must be at most {_MOST_STEPS:,} steps, got {n_steps:,}. Use fewer epochs"
+                )
         if self.dtype == "float64" and self.matmul != "float32":
-            raise ValueError(f"dtype must be float32 for matmul {self.matmul!r}, got float64. Omit matmul")
+            raise ValueError(
+                f"dtype must be 'float32' for matmul {self.matmul!r}, got 'float64'. Omit matmul"
+            )
         self._read_interventions()
 
     @classmethod

@@ -190,7 +190,10 @@ def read_stored_task(values: Mapping[str, Any], *, without_places: bool = False)
     owner = task_class(values.get("kind"))
     for name in owner.stored_fields:
         if not values.get(name):
-            raise ValueError(f"a stored task {owner.kind!r} must have the field {name}, got none. Add it")
+            raise ValueError(
+                f"a stored task {safe_repr(owner.kind)} must have the field {name}, got none. Add the field, "
+                "or save the task again"
+            )
     places = [name for name, field in task_fields(owner).items() if not field.compare and without_places]
     return read_task({name: value for name, value in values.items() if name not in places})
 

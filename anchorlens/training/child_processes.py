@@ -76,7 +76,8 @@ def safe_children(*restored: str) -> Iterator[None]:
     global _n_inside
     if sys.flags.ignore_environment and not sys.flags.safe_path:
         raise ValueError(
-            "processes must not import from the current folder, got python -E. Use -E -P, -I or workers=1"
+            "processes must not import from the current folder, got python -E. Use python -E -P, python -I "
+            "or workers=1"
         )
     with _lock:
         for name in (SAFE_PATH, *restored):

@@ -38,7 +38,8 @@ class TensorBoard:
             from tensorboardX import SummaryWriter
         except ImportError:
             raise ValueError(
-                "tensorboardX must be installed, got an ImportError. Run pip install '.[logging]' in a clone"
+                "tensorboardX must be installed for TensorBoard, got an import error. Run pip install "
+                "'.[logging]' in a clone"
             ) from None
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
@@ -88,7 +89,9 @@ class WandB:
 
             run = wandb.run
         if run is None:
-            raise ValueError("WandB must get a run, got none. Call wandb.init(...) or give WandB(run)")
+            raise ValueError(
+                "WandB must get a run, got none. Call wandb.init(...) first, or give a run: WandB(run)"
+            )
         self.run, self._named = run, set[str]()
 
     def log(self, line: Mapping[str, Any]) -> None:

@@ -170,7 +170,9 @@ def check_runs(runs: Iterable[RunConfig], *, starts: bool = True) -> list[RunCon
     runs = list(runs if isinstance(runs, Iterable) else [runs])
     for run in runs:
         if not isinstance(run, RunConfig):
-            raise ValueError(f"runs must be a list of RunConfigs, got {safe_repr(run)}. Give [preset()]")
+            raise ValueError(
+                f"runs must be a list of RunConfigs, such as [preset()], got {safe_repr(run)}. Give a list"
+            )
         check_parts(task_or_default(run.task), run.model_config, run.train_config)
         run.model_config.check_task(run.task)
         check_interventions(run)
@@ -201,7 +203,9 @@ def check_start(run: RunConfig) -> None:
     if start.model_config != run.model_config:
         theirs, ours = start.model_config.to_dict(), run.model_config.to_dict()
         names = ", ".join(name for name in ours if theirs.get(name) != ours[name])
-        raise ValueError(f"start must be a checkpoint of the model, got another {names}. Omit {names}")
+        raise ValueError(
+            f"start must be a checkpoint of the model that is trained, got another {names}. Omit {names}"
+        )
     if start.task != run.task:
         raise ValueError(
             "start must be a checkpoint of the task that is trained, got another task. The training data of "

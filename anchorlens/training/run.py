@@ -192,7 +192,8 @@ def _reporter(on_log: OnLog | Logger, runs: Sequence[RunConfig], names_run: bool
     call = on_log if callable(on_log) else getattr(on_log, "log", None)
     if not callable(call):
         raise ValueError(
-            f"on_log must be a function of a dict or have log(dict), got {safe_repr(on_log)}. Give a function"
+            f"on_log must be a function of one dict, or have a method log(dict), got {safe_repr(on_log)}. "
+            "Give a function"
         )
 
     def report(place: int, line: Mapping[str, Any]) -> None:
@@ -220,7 +221,8 @@ def _folders(outs: Iterable[Folder | None] | None, n_runs: int) -> list[Path | N
     places = [folder.resolve() for folder in folders if folder is not None]
     if is_path or len(folders) != n_runs or len(set(places)) < len(places):
         raise ValueError(
-            f"outs must be a list of {n_runs} different folders, got {safe_repr(outs)}. Give one for each run"
+            f"outs must be a list of {n_runs} different folders, one for each run, got {safe_repr(outs)}. "
+            "Give a folder for each run"
         )
     return folders
 

@@ -125,7 +125,9 @@ class RunFolder:
         container.check_format(path, header, STATE_FORMAT, STATE_VERSION)
         if header.get("run") != self._identity:
             raise safe.CheckpointError(
-                path, "the state must belong to this run, got another run's. Remove the file to start again"
+                path,
+                "the state must belong to this run, got the state of another run. Remove the file to "
+                "start again",
             )
         with safe.reading(path, "is not the state of a run"):
             last = self._run.train_config.total_steps - 1
@@ -148,7 +150,9 @@ class RunFolder:
         )
         if not is_own or status not in ENDED:
             raise safe.CheckpointError(
-                path, "the file must be this run's last checkpoint, got another. Remove it to train again"
+                path,
+                "the file must be the last checkpoint of this run, got another checkpoint. Remove the "
+                "file to train the run to its end again",
             )
         return checkpoint, status
 
@@ -235,7 +239,8 @@ def claim(path: Path, own: str, *, what: str, in_use: str) -> filelock.FileLock:
     foreign = [file.name for file in path.iterdir() if not file.name.startswith(".")]
     if foreign and own not in foreign:
         raise ValueError(
-            f"{path} must be a new or empty folder, got {safe_repr(foreign[0])} and no {what}. Choose another"
+            f"{path} must be a new or empty folder, got a folder with {safe_repr(foreign[0])} and no {what}. "
+            "Choose another folder"
         )
     lock = filelock.FileLock(path / ".lock")
     try:

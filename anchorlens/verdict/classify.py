@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 _MOST_POINTS = 40
 """The largest number of evaluated checkpoints of a run of another library."""
 NOT_VALIDATED = (
-    "the model is no HookedTransformer: `learnt a rule` starts at a holdout ratio of 0.93, a bound from small "
-    "MLPs, tested on attention, GRUs and LSTMs, not validated for convolutions, images and clusters; encoders "
-    "and post-norm transformers that learnt may get no label"
+    "the model is no HookedTransformer: `learnt a rule` starts at a holdout ratio of 0.93, a bound from "
+    "small MLPs, tested on attention, GRUs and LSTMs, not validated for convolutions, images and clusters; "
+    "encoders and post-norm transformers that learnt may get no label"
 )
 """The warning for a module of another class."""
 NO_TASK = (
@@ -214,7 +214,10 @@ def with_data(
     """
     named = given.named_task
     if held_out is not None and named is not None:
-        raise ValueError(f"held_out must be omitted for the task {named.kind}, got both. Omit one")
+        raise ValueError(
+            f"held_out must be omitted for the task {named.kind}, which has held-out data, got "
+            "held_out. Omit held_out or the task"
+        )
     if has_own_class(given):
         model, data, fresh = of_any_module(cast("torch.nn.Module", given.in_memory), training_set, held_out)
         task, notes = TrainingDataTask.of(data, fresh), (*given.notes, NOT_VALIDATED)

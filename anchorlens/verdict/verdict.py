@@ -201,7 +201,8 @@ class ClassifiedModel(Record):
         """
         if self.model is None or self.task is None:
             raise ValueError(
-                f"the verdict must contain its model, got one from JSON ({self.name}). Classify it again"
+                f"the verdict must contain its model, got a verdict loaded from JSON ({self.name}). Classify "
+                "the checkpoint again"
             )
         return self.model, self.task
 

@@ -288,7 +288,7 @@ def test_a_last_checkpoint_of_something_else(interrupted, other):
     save_checkpoint(
         path / "ckpt.pt", replace(kept, model_config=model, metrics=metrics, train_config=trained)
     )
-    with pytest.raises(CheckpointError, match="the file must be this run's last checkpoint"):
+    with pytest.raises(CheckpointError, match="the file must be the last checkpoint of this run"):
         train(*run, out=path, resume=True)
 
 

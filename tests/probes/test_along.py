@@ -117,7 +117,7 @@ class TestModelsWithSteps:
     def test_what_is_wrong_with_them_is_said(self):
         model = build_model(CONFIG)
         for given, words in (
-            ({0: model, 5: model}, "must differ, got a model twice. Keep copy.deepcopy"),
+            ({0: model, 5: model}, "different models, got a model twice. Keep copy.deepcopy"),
             ({"first": model}, "a step must be"),
             ({3: None}, "model must be a HookedTransformer"),
         ):

@@ -129,7 +129,7 @@ def test_attention_and_weights_of_any_hooked_transformer(fields):
     assert probes.attention_patterns(model, tokens=[1, 2, 3]).attention.shape[-1] == 3
     assert probes.stable_rank(model).w_q and probes.q_condensation(model) and probes.embedding_pca(model)
     assert probes.training_regime(model, initial=initial).relative_change > 0
-    with pytest.raises(ValueError, match=r"training_regime .*initial model"):
+    with pytest.raises(ValueError, match=r"training_regime .*start of its run"):
         probes.training_regime(model)
 
 

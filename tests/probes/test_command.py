@@ -241,7 +241,7 @@ class TestAnyHookedTransformer:
         result = call("training_regime", *theirs)
         assert result.exit_code == 2 and "must contain its training configuration" in result.stderr
         result = call("stable_rank", *theirs, "--initial", theirs[0])
-        assert result.exit_code == 2 and "--initial must be for a probe that compares" in result.stderr
+        assert result.exit_code == 2 and "--initial must be given only for" in result.stderr
         assert call("training_regime", *theirs, "--initial", "nothing.pt").exit_code == 3
         given = call("training_regime", checkpoint, "--initial", foreign)  # both are of seed 0
         assert given.stdout == call("training_regime", checkpoint).stdout
@@ -259,7 +259,7 @@ try:
     save(go.Figure(), Path(sys.argv[1]))
 except ValueError as error:
     assert "must be installed to write picture.png" in str(error), error
-    assert "\\n" not in str(error) and str(error).endswith("Install both, or write .html.")
+    assert "\\n" not in str(error) and str(error).endswith("Install kaleido and a browser, or write .html.")
 else:
     raise SystemExit("no error")
 """

@@ -183,12 +183,12 @@ class TestEveryProbe:
             apply(probe, model, None, initial=initial)
         message = str(error.value)
         kind = spec_of(probe).task_kind or "two-anchor"
-        assert message.startswith(f"{probe.__name__} must get the {kind} task, got none")
+        assert message.startswith(f"{probe.__name__} must get the {kind} task of the model, got none")
         assert (
             message.endswith("or use a probe of weights alone, for example stable_rank")
             and "\n" not in message
         )
-        refusal = f"{probe.__name__} must get the {kind} task, got addition"
+        refusal = f"{probe.__name__} must get the {kind} task of the model, got addition"
         if spec_of(probe).task_kind is None:
             refusal = "task must be an AnchorTask, got AdditionTask"
         with pytest.raises(ValueError, match=refusal):

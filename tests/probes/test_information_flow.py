@@ -374,7 +374,7 @@ class TestInput:
 
     def test_one_layer_has_no_routes(self):
         model = build_model(ModelConfig(n_layers=1, d_model=16, d_head=8, d_mlp=16))
-        with pytest.raises(ValueError, match="more than 1 layer.* got 1"):
+        with pytest.raises(ValueError, match="more than 1 layer.* got a model with 1 layer"):
             information_flow(model, PAPER)
 
     def test_unseen_pairs_are_asked_for_the_composition(self):

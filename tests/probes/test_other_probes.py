@@ -69,7 +69,7 @@ class TestFusion:
         bare = user_built(attn_only=True, d_mlp=None)
         assert np.isfinite(fusion_similarity(bare, PAPER).cosines).all()
         assert np.isfinite(first_layer_tsne(bare, PAPER, n_sequences=40).vectors).all()
-        with pytest.raises(ValueError, match="got parallel_attn_mlp"):
+        with pytest.raises(ValueError, match="got a model with parallel_attn_mlp"):
             fusion_similarity(user_built(parallel_attn_mlp=True), PAPER)
 
     def test_no_equal_target_is_none(self):

@@ -202,7 +202,7 @@ class TestResult:
 
         with pytest.raises(ValueError, match="gives_a_text must be a number.* got 'wide'"):
             apply(gives_a_text, build_model(TINY), TASK)
-        with pytest.raises(ValueError, match="must return readings"):
+        with pytest.raises(ValueError, match="must return one or more readings"):
             apply(lambda model: {}, build_model(TINY), TASK)
 
     def test_the_folder_lists_the_probes_and_knows_what_was_meant(self):
@@ -223,7 +223,7 @@ class TestResult:
         def nameless(model) -> Nameless:
             return Nameless()
 
-        with pytest.raises(ValueError, match="Add probe = 'nameless'"):
+        with pytest.raises(ValueError, match='Write probe = "nameless" into the class'):
             apply(nameless, build_model(TINY), TASK)
 
     def test_model_and_task_are_given_by_name(self):
@@ -346,7 +346,7 @@ class TestCommandLine:
                 ("probe", "attention_bread", "CKPT", "--probes", "FILE"),
                 ", attention_breadth, got",
             ),
-            (("classify", "CKPT", "--probes", "FILE"), "--probes must be given with --report"),
+            (("classify", "CKPT", "--probes", "FILE"), "--probes must be given together with --report"),
             (
                 ("classify", "CKPT", "--report", "OUT", "--probes", "no.py"),
                 "no.py: No such file or directory",

@@ -121,7 +121,7 @@ def test_what_goes_wrong_is_said_in_its_place(page):
     text = " ".join("".join(page.texts).split())
     assert "it failed with IndexError: list index out of range" in text
     assert "of test_own_probes_in_page.py)" in text
-    assert "gives_a_dict must return readings" in text
+    assert "gives_a_dict must return one or more readings" in text
     assert "plot() must be a plotly Figure, got list" in text
     assert (
         "it failed with TypeError: Type is not JSON serializable" in text or "not JSON serializable" in text
@@ -143,7 +143,7 @@ def test_what_goes_wrong_is_said_in_its_place(page):
             "stable_rank",
             r"probes must be a list.*got str",
         ),
-        (verdict, "probes must be a list, got function"),
+        (verdict, "probes must be a list of probes, got function"),
         ([3], r"probe must be a function.*got 3"),
         (["stable_ranks"], "probe must be one of"),
         ([verdict, verdict], r"name of its own.*got <function verdict"),

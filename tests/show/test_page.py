@@ -146,7 +146,7 @@ def test_what_is_not_there_is_said(several):
     for words in (
         "a model: no probabilities: not finite: no reading could be taken",
         "the run's log (log.jsonl) was not found next to the checkpoint",
-        "must get an initial model",
+        "must get the model at the start of its run",
         "no picture: ",
         "not known",
     ):
@@ -155,7 +155,7 @@ def test_what_is_not_there_is_said(several):
 
 
 def test_a_page_is_written_whole_or_not_at_all(tmp_path):
-    with pytest.raises(ValueError, match="must be a list of Verdicts"):
+    with pytest.raises(ValueError, match="list of at least one Verdict"):
         write_report([], tmp_path / "report.html")
     with pytest.raises(ValueError, match="got 'verdict'"):
         write_report("verdict", tmp_path / "report.html")

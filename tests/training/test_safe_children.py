@@ -179,4 +179,4 @@ def test_python_that_passes_on_no_environment(flag, tmp_path):
         except ValueError as error: print(error)
     """
     said = python(flag, "-c", textwrap.dedent(code), cwd=tmp_path).stdout
-    assert ("Use -E -P" in said) == (flag == "-E") and ("entered" in said) == (flag == "-I")
+    assert ("Use python -E -P" in said) == (flag == "-E") and ("entered" in said) == (flag == "-I")

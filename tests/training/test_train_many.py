@@ -250,7 +250,7 @@ if __name__ == "__main__":
             train_many([tiny(matmul="tf32")])
 
     def test_precision_goes_with_float32(self):
-        with pytest.raises(ValueError, match="dtype must be float32 for matmul"):
+        with pytest.raises(ValueError, match="dtype must be 'float32' for matmul"):
             tiny(matmul="bf16", dtype="float64")
 
     def test_bf16_trains_to_other_digits(self):

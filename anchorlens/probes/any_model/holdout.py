@@ -357,7 +357,8 @@ def _training_data(
             training_set = task.training_set(_DRAWN, seed)
     if training_set is None:
         raise ValueError(
-            "holdout must get the training data, got none. Give training_set=(tokens, targets), or the task"
+            "holdout must get the training data of the model, got none. Give training_set=(tokens, "
+            "targets), or the task of the model"
         )
     given = given_training_data(training_set)
     if isinstance(given, Batch) and not hasattr(given, "tokens"):  # sequences that are read on demand
@@ -365,7 +366,9 @@ def _training_data(
     data = token_batch(given, every_position=None)
     check_tokens(model, data.tokens.long())
     if 0 < (n := model.cfg.d_vocab_out) <= (highest := int(data.targets.max())):
-        raise ValueError(f"targets must be below d_vocab_out, {n}, got {highest}. Give the data of the model")
+        raise ValueError(
+            f"targets must be below d_vocab_out of the model, {n}, got {highest}. Give the data of the model"
+        )
     return data
 
 
@@ -388,7 +391,8 @@ def _distinct(data: TokenBatch, which: object) -> tuple[TokenBatch, Bool[np.ndar
     if mask.dtype != bool or mask.shape != (len(data),) or mask[first].all() or not mask.any():
         raise ValueError(
             f"`which` must be a bool mask that holds out some of the {len(data):,} training sequences, got "
-            f"{mask.dtype} {list(mask.shape)} with {np.count_nonzero(mask):,} true. Hold out some, not all"
+            f"{mask.dtype} {list(mask.shape)} with {np.count_nonzero(mask):,} true entries. Hold out some "
+            "sequences, but not all"
         )
     return distinct, mask[first]
 

@@ -71,7 +71,9 @@ def check_task(task: Any) -> AnchorTask:
         ValueError: If the task is not an AnchorTask.
     """
     if getattr(task, "has_anchors", False) is not True:
-        raise ValueError(f"task must be an AnchorTask, got {type(task).__name__}. Use a probe for this task")
+        raise ValueError(
+            f"task must be an AnchorTask, got {type(task).__name__}. Use a probe that supports this task"
+        )
     return task
 
 
@@ -102,7 +104,10 @@ def check_inputs(
     task = check_task(task)
     check_capacity(model, task, answers=answers)
     if getattr(model.cfg, "attention_dir", "causal") != "causal":
-        raise ValueError(f"model must be causal, got attention_dir {model.cfg.attention_dir!r}. Use another")
+        raise ValueError(
+            f"model must have causal attention, got attention_dir {model.cfg.attention_dir!r}. Use a causal "
+            "model"
+        )
     return task
 
 
@@ -117,13 +122,15 @@ def check_layer(model: HookedTransformer, layer: int, *, minimum: int = 0) -> in
     n_layers = model.cfg.n_layers
     if n_layers <= minimum:
         raise ValueError(
-            f"the model must have more than {minimum} layer(s), got {n_layers}. Use a deeper one"
+            f"the model must have more than {minimum} layer(s), got a model with {n_layers} layer(s). Use a "
+            "deeper model"
         )
     check_number("layer", layer, integer=True)
     index = int(layer) + n_layers if layer < 0 else int(layer)
     if not minimum <= index < n_layers:
         raise ValueError(
-            f"layer must be in {minimum}..{n_layers - 1} for this model, got {safe_repr(layer)}. Count from 0"
+            f"layer must be in {minimum}..{n_layers - 1} for this model with {n_layers} layer(s), got "
+            f"{safe_repr(layer)}. Count layers from 0"
         )
     return index
 

@@ -231,8 +231,9 @@ def call(
     if needs_task(probe, options) and (kind_given is None or kind not in (None, kind_given)):
         tokens = ", or tokens" if spec.on_tokens else ""
         raise ValueError(
-            f"{probe.__name__} must get the {kind or 'two-anchor'} task, got {kind_given or 'none'}. "
-            f"Give the task{tokens}, or use a probe of weights alone, for example stable_rank"
+            f"{probe.__name__} must get the {kind or 'two-anchor'} task of the model, got "
+            f"{kind_given or 'none'}. Give the task{tokens}, or use a probe of weights alone, for example "
+            "stable_rank"
         )
     if given is not model:
         for note in given.notes:
@@ -241,7 +242,8 @@ def call(
     if needs_initial(probe):
         if initial is None and given.checkpoint is None:
             raise ValueError(
-                f"{probe.__name__} must get an initial model, got none. Give initial or a run's checkpoint"
+                f"{probe.__name__} must get the model at the start of its run, got none. Give initial, or a "
+                "checkpoint with a seed"
             )
         if initial is None:
             start = given.initial_model()
@@ -368,14 +370,16 @@ def result_of(name: str, returned: object) -> ProbeResult:
     if isinstance(returned, ProbeResult):
         if not hasattr(returned, "probe"):
             raise ValueError(
-                f"the result {type(returned).__name__} must name its probe, got none. Add probe = {name!r}"
+                f"the result {type(returned).__name__} must have the name of its probe, got none. Write "
+                f'probe = "{name}" into the class'
             )
         return returned
     named = returned if isinstance(returned, Mapping) else {name: returned}
     values = {safe_text(key): finite_number(safe_text(key), value) for key, value in named.items()}
     if not values or len(values) < len(named):
         raise ValueError(
-            f"{name} must return readings with different names, got {safe_repr(list(values))}. Name each"
+            f"{name} must return one or more readings with different names, got {safe_repr(list(values))}. "
+            "Name each reading"
         )
     return type("Numbers", (Numbers,), {"probe": name, "readings": tuple(values)})(values)
 

@@ -189,7 +189,8 @@ def sequences_that_differ(
     if len(rows) < n_sequences:
         what = "key" if change == 0 else f"anchor {change}"
         raise ValueError(
-            f"targets must depend on the {what} for {n_sequences} inputs, got {len(rows)}. Use another probe"
+            f"the task must have {n_sequences} inputs whose target changes if the {what} changes, got "
+            f"{len(rows)}. Use another probe"
         )
     pairs, others, keys, seconds = (np.array(column) for column in zip(*rows, strict=True))
     places = np.full(n_sequences, position)

@@ -252,7 +252,8 @@ def tsne(
     check_number("perplexity", perplexity, above=0)
     if perplexity >= len(vectors):
         raise ValueError(
-            f"perplexity must be below the number of vectors, {len(vectors)}, got {perplexity}. Lower it"
+            f"perplexity must be below the number of vectors, {len(vectors)}, got {perplexity}. Use more "
+            "sequences, or a smaller perplexity"
         )
     start = principal_components(torch.from_numpy(vectors), min(2, vectors.shape[1]))[0].numpy()
     spread = start[:, 0].std()

@@ -192,7 +192,9 @@ def held_out_sequences(
     rng = generator(seed, "probe")
     allowed = held_out_keys(task, position)
     if not len(allowed):
-        raise ValueError(f"key_position must be a position with held-out keys, got {position}. Use another")
+        raise ValueError(
+            f"key_position must be a position with held-out keys, got {position}. Use another position"
+        )
     drawn = allowed[rng.integers(0, len(allowed), n_sequences)]
     if noise == "shared":
         around = np.tile(task.noise(n_sequences, rng), (len(pairs), 1))

@@ -149,7 +149,9 @@ def check_verdicts(verdicts: Any) -> None:
     """
     is_list = isinstance(verdicts, Sequence) and len(verdicts) > 0
     if not is_list or not all(isinstance(verdict, Verdict) for verdict in verdicts):
-        raise ValueError(f"verdicts must be a list of Verdicts, got {safe_repr(verdicts)}. Call classify")
+        raise ValueError(
+            f"verdicts must be a list of at least one Verdict, got {safe_repr(verdicts)}. Call classify."
+        )
     for verdict in verdicts:
         verdict.subject.model_and_task()
 

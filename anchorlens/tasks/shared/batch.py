@@ -146,7 +146,8 @@ def token_batch(
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         got = f"{len(pair)} values" if isinstance(pair, tuple | list) else type(pair).__name__
         raise ValueError(
-            f"the training data must be a pair (tokens, targets), got {got}. Give [batch, pos] and [batch]"
+            f"the training data must be a pair (tokens, targets), got {got}. Give tokens [batch, pos] and "
+            "targets [batch]."
         )
     tokens, targets = _array("tokens", pair[0]), _array("targets", pair[1])
     if every_position is None:
@@ -157,13 +158,17 @@ def token_batch(
         raise ValueError(
             "the training data must not be empty, and must have shape "
             f"[batch, {'pos' if seq_len is None else seq_len}] and a target for each {place}, got tokens "
-            f"{list(tokens.shape)} and targets {list(targets.shape)}. Give the data of this model's task"
+            f"{list(tokens.shape)} and targets {list(targets.shape)}. Check that the data belong to this "
+            "model's task."
         )
     limit = _LARGEST if d_vocab is None else d_vocab - 1
     allowed = "0 or more" if d_vocab is None else f"0 to {limit:,}, the vocabulary of the task"
     for name, array in (("tokens", tokens), ("targets", targets)):
         if array.dtype.kind not in "iu":
-            raise ValueError(f"{name} of the training data must be integers, got {array.dtype}. Convert them")
+            raise ValueError(
+                f"the {name} of the training data must be integers, got {array.dtype}. Convert them to "
+                "integers"
+            )
         scored = np.asarray(array != IGNORE if every_position and name == "targets" else True)
         low = int(array.min(where=scored, initial=array.max()))
         high = int(array.max(where=scored, initial=array.min()))

@@ -306,7 +306,8 @@ def check_repeats(
         came = "in a second pass over the same rows" if is_random else "for a row alone or among fewer rows"
         cause = "dropout or noise that stays on" if is_random else "what mixes the rows of a batch"
         raise ValueError(
-            f"the model must give a row the same logits in evaluation mode, got others {came}. Remove {cause}"
+            "the model must give a row the same logits every time in evaluation mode, got other logits "
+            f"{came}. Remove {cause} in model.eval()"
         )
 
 
@@ -336,7 +337,8 @@ def check_capacity(model: LogitsModel, task: Task, *, answers: bool = True) -> N
         have = getattr(config, name, None)
         if isinstance(have, int) and 0 <= have < need:  # d_vocab_out is -1 where it is d_vocab
             raise ValueError(
-                f"{name} of the model must be at least {need}, got {have}. Use a model of this task"
+                f"{name} of the model must be at least {need} for this task, got {have}. Check that the "
+                "model belongs to this task."
             )
 
 

@@ -33,7 +33,8 @@ def evaluated(task: Task, model: LogitsModel, **options: object) -> Evaluation:
         found = task.evaluate(model, **options)
     if not isinstance(found, Evaluation):
         raise ValueError(
-            f"evaluate of the task {task.kind} must return an Evaluation, got {safe_repr(found)}. Return one"
+            f"evaluate of the task {task.kind} must return an Evaluation, got {safe_repr(found)}. Return an "
+            "Evaluation"
         )
     measures = {name: one and _plain(task, name, one) for name, one in found.measures.items()}
     if is_own(task):
@@ -57,7 +58,9 @@ def measured(task: Task, model: LogitsModel, training_set: object, *, seed: int)
     with task_errors(task):
         found = task.measure(model, training_set, seed=seed)
     if not isinstance(found, Mapping):
-        raise ValueError(f"measure of {task.kind} must return a mapping, got {safe_repr(found)}. Return one")
+        raise ValueError(
+            f"measure of the task {task.kind} must return a mapping, got {safe_repr(found)}. Return a mapping"
+        )
     return {name: None if value is None else _finite(task, name, value) for name, value in found.items()}
 
 
@@ -99,8 +102,11 @@ def task_errors(task: Task) -> Iterator[None]:
         if not is_own(task) or is_out_of_memory(error):
             raise
         file = getattr(sys.modules.get(type(task).__module__), "__file__", None) or ""
-        place = f" ({line})" if (line := line_in(error, file)) else ""
+        place = line_in(error, file)
         said = f"{type(error).__name__}: {safe_text(error, 400)}".removesuffix(": ")
         if isinstance(error, SystemExit):
             said = f"sys.exit({safe_repr(error.code)}), which would end the program"
-        raise ValueError(f"the task {task.kind} must run without an error, got {said}{place}") from error
+        raise ValueError(
+            f"the task {task.kind} must run without an error, got {said}"
+            + ("" if place is None else f" ({place})")
+        ) from error

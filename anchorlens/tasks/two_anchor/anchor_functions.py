@@ -32,7 +32,10 @@ class FrozenDict(dict[Any, Any]):
     """An immutable dict that can be hashed and pickled, and that equals any dict with the same content."""
 
     def _refuse(self, *_: object, **__: object) -> Any:
-        raise TypeError("a task must not be changed, got an assignment. Use dataclasses.replace(task, ...)")
+        raise TypeError(
+            "a task must not be changed, got an assignment. Make a new task with dataclasses.replace(task, "
+            "...)"
+        )
 
     __setitem__ = __delitem__ = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
     clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
@@ -52,7 +55,9 @@ def ascending(anchors: object, key_min: int, key_max: int) -> dict[int, Any]:
         ValueError: If an anchor is not a token, or is in the key range.
     """
     if not isinstance(anchors, Mapping):
-        raise ValueError(f"anchors must map tokens to functions, got {safe_repr(anchors)}. Give a dict")
+        raise ValueError(
+            f"anchors must be a table of tokens and functions, got {safe_repr(anchors)}. Give a dict"
+        )
     for anchor in anchors:
         check_number("an anchor", anchor, minimum=0, limit=LARGEST, integer=True)
     ordered = {int(anchor): anchors[anchor] for anchor in sorted(anchors)}
@@ -95,7 +100,9 @@ def distinct_pairs(values: object, anchors: Mapping[int, Any], chain_length: int
     given = values if isinstance(values, Iterable) and not isinstance(values, str) else [None]
     few = [*itertools.islice(given, 10 * MOST_PAIRS)]  # they may have no end
     if not all(isinstance(pair, Iterable) for pair in few):
-        raise ValueError(f"unseen_pairs must be a list of pairs, got {safe_repr(values)}. Write [(3, 4)]")
+        raise ValueError(
+            f"unseen_pairs must be a list of pairs, got {safe_repr(values)}. Give a list such as [(3, 4)]"
+        )
     return tuple(dict.fromkeys(anchor_pair(pair, anchors, chain_length, "unseen_pairs") for pair in few))
 
 
@@ -113,7 +120,8 @@ def tabulate(function: object, inputs: Sequence[int], what: str) -> int | Frozen
         if missing := [x for x in inputs if x not in function]:
             raise ValueError(
                 f"the table of {what} must contain every value that the task reaches, got a table without "
-                f"{len(missing)} values, such as {missing[0]}. Add them, or narrow the key range"
+                f"{len(missing)} values, such as {missing[0]}. Add the missing values, or narrow the key "
+                "range"
             )
         values: list[Any] = [function[x] for x in inputs]
     elif callable(function):
@@ -182,7 +190,9 @@ def tabulated_overrides(
         ValueError: If an override is not a function of every key.
     """
     if not isinstance(overrides, Mapping):
-        raise ValueError(f"overrides must map pairs to functions, got {safe_repr(overrides)}. Give a dict")
+        raise ValueError(
+            f"overrides must be a table of pairs and functions, got {safe_repr(overrides)}. Give a dict"
+        )
     inputs = keys.tolist()
     pairs = {anchor_pair(p, anchors, chain_length, "overrides"): f for p, f in overrides.items()}
     return FrozenDict({pair: tabulate(f, inputs, f"the override of {pair}") for pair, f in pairs.items()})
@@ -374,7 +384,8 @@ def put_exceptions(
         )
     if len(possible) < 2:
         raise ValueError(
-            f"n_exceptions must be 0 if every trained answer is {possible[0]}, got {n:,}. Use other anchors"
+            f"n_exceptions must be 0 if every trained answer is {possible[0]}, got {n:,}. Use anchors with "
+            "other functions"
         )
     rng = generator(0, "exceptions")
     chosen = rng.permutation(len(own))[:n]

@@ -345,9 +345,12 @@ def checked_training_set(training_set: TrainingSet, task: CompositeFunction) -> 
     """
     if not isinstance(training_set, LazyDataset):
         return token_batch(training_set, seq_len=task.seq_len, d_vocab=task.d_vocab)
-    own, given = (f"seq_len {of.seq_len} and d_vocab {of.d_vocab}" for of in (task, training_set.task))
-    if given != own:
-        raise ValueError(f"training_set must be drawn from a task with {own}, got {given}. Give its own")
+    if (training_set.task.seq_len, training_set.task.d_vocab) != (task.seq_len, task.d_vocab):
+        raise ValueError(
+            f"training_set must be drawn from a task with seq_len {task.seq_len} and d_vocab {task.d_vocab}, "
+            f"got seq_len {training_set.task.seq_len} and d_vocab {training_set.task.d_vocab}. Give the "
+            "training set of this task"
+        )
     return training_set
 
 

@@ -92,11 +92,13 @@ class CompositeFunction(TaskConfig):
         splits, _ = self.splits, self._targets  # which check pairs, places, answers and exceptions
         if overlap := set(self.trained_overrides) & set(self.ood_pairs):
             raise ValueError(
-                f"overrides and unseen_pairs must not share a pair, got {min(overlap)}. Remove it from one"
+                f"a pair must not be in both overrides and unseen_pairs, got {min(overlap)}. Remove the pair "
+                "from overrides or unseen_pairs"
             )
         if self.noise_obeys_split and not splits.allowed("train").any(axis=0).all():
             raise ValueError(
-                "noise_obeys_split must leave a noise token at each position, got none. Widen the key range"
+                "with noise_obeys_split, every position must have at least 1 noise token, got a position "
+                "with 0. Widen the key range"
             )
 
     @cached_property
@@ -392,7 +394,8 @@ def _check_size(n_anchors: int, chain_length: int, n_keys: int, seq_len: int) ->
         if n > most:
             raise ValueError(
                 f"the number of {what} must be at most {most:,}, got {n_keys:,} keys, {n_anchors} anchors in "
-                f"chains of {chain_length} and {seq_len:,} tokens. Use fewer or shorter ones"
+                f"chains of {chain_length} and {seq_len:,} tokens. Use fewer anchors or keys, or shorter "
+                "chains or sequences"
             )
 
 
@@ -430,5 +433,6 @@ def _read_functions(values: object, what: str, read_key: Callable[[str], Any]) -
         }
     except (TypeError, ValueError):
         raise ValueError(
-            f"keys of {what} must be integers such as 3 or '3,4', got {safe_repr(list(values))}. Correct them"
+            f"the keys of {what} must be integers such as 3 or '3,4', got {safe_repr(list(values))}. Correct "
+            "the keys"
         ) from None

@@ -10,6 +10,7 @@ import numpy as np
 
 from anchorlens.configuration import check_choice, check_number, frozen_dataclass
 from anchorlens.tasks.shared.batch import TokenBatch
+from anchorlens.texts import safe_repr
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
@@ -89,7 +90,10 @@ class Splits:
     def __post_init__(self) -> None:
         """Check that no split of the seen pairs is empty."""
         if not self.seen:
-            raise ValueError("unseen_pairs must leave a pair to train, got all pairs. Remove some")
+            raise ValueError(
+                "unseen_pairs must leave at least one pair to train, got all pairs. Remove pairs from "
+                "unseen_pairs"
+            )
         for split in ("train", "id"):
             if not self.allowed(split).any():
                 raise ValueError(
@@ -157,7 +161,10 @@ class LazyDataset:
         self._rng = rng
         self._pairs = np.array(task.splits.pairs(split))
         if not len(self._pairs):
-            raise ValueError(f"the split must have pairs in this task, got the empty {split!r}. Use another")
+            raise ValueError(
+                "the split must contain at least one pair of this task, got the empty split "
+                f"{safe_repr(split)}. Use another split"
+            )
         self._allowed = task.splits.allowed(split)  # [key, position]
         self._positions = task.positions[self._allowed.any(axis=0)]
 

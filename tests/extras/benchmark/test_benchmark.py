@@ -156,7 +156,7 @@ class TestBadProbes:
             (lambda model: np.ones(3), r"must be a number, or None for an undefined value, got array\(\[1"),
             (lambda model: torch.ones(3), "must be a number, or None for an undefined value, got tensor"),
             (lambda model: {"a": {}}, "a must be a number, or None for an undefined value, got {}"),
-            (lambda model: {}, "must return readings"),
+            (lambda model: {}, "must return one or more readings"),
             (lambda model: {1: 0.5, "1": 0.7}, r"with different names, got \['1'\]"),
             (lambda model, task, layer: 1.0, "TypeError: .*missing 1 required positional argument: 'layer'"),
             (lambda: 1.0, "TypeError"),

@@ -156,7 +156,7 @@ class TestRefused:
             verdict.summary(tmp_path / "s.html")
         with pytest.raises(ValueError, match=r"\.pdf for several models.*'s.svg'"):
             write_summary([verdict, verdict], tmp_path / "s.svg")
-        with pytest.raises(ValueError, match="must be a list of Verdicts"):
+        with pytest.raises(ValueError, match="list of at least one Verdict"):
             write_summary([], tmp_path / "s.pdf")
         assert not list(tmp_path.iterdir())
 

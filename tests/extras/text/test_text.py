@@ -378,7 +378,7 @@ class TestMoved:
 
     def test_a_task_without_files_has_none_elsewhere(self, tmp_path):
         done = CliRunner().invoke(app, ["evaluate", str(shipped()[0]), "--data", "x"])
-        assert done.exit_code != 0 and "got the task two_anchor. Omit" in done.output
+        assert done.exit_code != 0 and "got the task two_anchor without files. Omit" in done.output
 
     def test_several_paths_are_several_options(self, folder, tmp_path):
         options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]

@@ -323,7 +323,7 @@ class TestErrors:
             ({"rescale": "all=0@3"}, "rescale all=0@3 must be a finite number > 0"),
             ({"rescale": "all=2@8"}, "the step of rescale all=2@8 must be"),
             ({"rescale": "all"}, "rescale must be matrices=value@step"),
-            ({"rescale": "qk=2@1 qk=3@1"}, "list no matrix twice per step"),
+            ({"rescale": "qk=2@1 qk=3@1"}, "list each matrix at most once per step"),
             ({"penalty": "spectral:qk=1"}, "penalty must be nuclear or stable_rank"),
             (
                 {"penalty": "nuclear:qk=-1"},
@@ -337,7 +337,7 @@ class TestErrors:
             ({"max_rank": "W_Q=1.5"}, "max_rank W_Q=1.5 must be an integer"),
             ({"max_rank": "W_Q"}, "max_rank must be matrices=value"),
             ({"freeze": "W_Q=2"}, "freeze must be matrices, W_Q@0:0.5 for example"),
-            ({"freeze": "W_Q@0.5:0.51"}, "contain one of the run's 8 updates"),
+            ({"freeze": "W_Q@0.5:0.51"}, "at least one of the run's 8 updates"),
             (
                 {"weight_decay": "0 0.5:1=1", "weight_decay_qk": "0:0.5=1"},
                 "weight_decay_qk must begin with a base",

@@ -117,5 +117,5 @@ def test_it_learns_and_members_that_take_no_part_stay(optimizer):
 
 @pytest.mark.needs()
 def test_muon_of_a_network_without_parts_is_refused():
-    with pytest.raises(ValueError, match="must be a transformer for muon"):
+    with pytest.raises(ValueError, match="must be a transformer for optimizer 'muon'"):
         check_interventions(preset("concept_graphs", optimizer="muon"))

@@ -403,7 +403,7 @@ def test_members_of_different_shape_are_refused():
     ):
         with pytest.raises(ValueError, match="of equal shape and duration"):
             stack_of([runs[0], other])
-    with pytest.raises(ValueError, match="got none or others"):
+    with pytest.raises(ValueError, match="got no run or different runs"):
         Stack([], [], CPU)
 
 

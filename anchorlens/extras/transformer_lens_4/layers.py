@@ -176,8 +176,15 @@ class Attention(nn.Module):
         for name in ("b_K", "b_V"):
             self.register_parameter(f"{self.mark}{name}", zero_bias(cfg, n_kept, cfg.d_head))
 
-    OV = property(lambda self: FactoredMatrix(self.W_V, self.W_O))
-    QK = property(lambda self: FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1)))
+    @property
+    def OV(self) -> FactoredMatrix:
+        """The product W_V @ W_O as a FactoredMatrix, [head_index, d_model, d_model]."""
+        return FactoredMatrix(self.W_V, self.W_O)
+
+    @property
+    def QK(self) -> FactoredMatrix:
+        """The product W_Q @ W_K.T as a FactoredMatrix, [head_index, d_model, d_model]."""
+        return FactoredMatrix(self.W_Q, self.W_K.transpose(-2, -1))
 
     def forward(
         self,

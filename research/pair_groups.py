@@ -24,9 +24,12 @@ from sklearn.metrics import roc_auc_score
 from anchorlens import Checkpoint, train
 from anchorlens.probes import holdout, survival
 from anchorlens.probes.two_anchor.survival import LOST, groups_to_leave_out
+from anchorlens.verdict.calibration import calibration
+from anchorlens.verdict.probe_verdict import likeliest_phase
 from anchorlens.verdict.readings import CHEAP
 from calibration.directions import DirectedReading
-from calibration.fit import BY_PROBES
+from calibration.fit import BY_PROBES, values_of
+from calibration.fit import given as of_run
 from calibration.numbers import about_run, at_end
 from calibration.runs import FITTED, Planned, runs
 from candidates import gain
@@ -153,21 +156,41 @@ def report(rows: pd.DataFrame) -> None:
     print(f"correlation {np.corrcoef(both.T)[0, 1]:.2f}")
 
 
+def of_both(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of the second zoo with what was measured, if training again led to the same phase."""
+    table = pd.read_parquet(SECOND_TABLE)
+    ends = table[(table["moment"] == 1) & (table["regime"] == "reasoning")]
+    both = ends.merge(rows, on="name", suffixes=("", " again"))
+    return both[both["label"].str[:7] == both["label again"].str[:7]].reset_index(drop=True)
+
+
+def labels(rows: pd.DataFrame) -> None:
+    """Print in how many runs the verdict has the same label with each seed of `survival`.
+
+    The other readings are those of the second zoo's training of the same run.
+    """
+    fitted, same, both = calibration().regimes["reasoning"].by_probes, 0, of_both(rows)
+    for (_, run), (_, values) in zip(both.iterrows(), values_of(both).iterrows(), strict=True):
+        model = fitted if run["commutes"] else fitted.without_commutativity()
+        found = [
+            model.probabilities({**of_run(values), "survival.survival": run[f"survival {seed}"]})
+            for seed in SEEDS
+        ]
+        same += len({likeliest_phase(one, model.least_probability).number for one in found}) == 1
+    print(f"the same phase with each seed of survival: {same} of {len(both)}")
+
+
 def admission(rows: pd.DataFrame) -> None:
     """Print what the reading adds to *composes*, from fits without a run's task, as in the second zoo.
 
-    The other readings are those of the second zoo's training of the same run, so runs count whose phase is
-    the same in both.
+    The other readings are those of the second zoo's training of the same run.
     """
-    table = pd.read_parquet(SECOND_TABLE)
-    ends = table[(table["moment"] == 1) & (table["regime"] == "reasoning")]
-    both = ends.merge(rows[["name", "label", "groups"]], on="name", suffixes=("", " again"))
-    both = both[both["label"].str[:7] == both["label again"].str[:7]].rename(columns={"groups": GROUPS.name})
+    both = of_both(rows).rename(columns={"groups": GROUPS.name})
     default = [one for one in BY_PROBES if one.measurement in CHEAP]
     print(f"{len(both)} of these runs have the same phase as in the second zoo. Added to")
     for what, base in (("the default readings", default), ("all readings", BY_PROBES)):
         base = [one for one in base if one.sign("composes")]
-        found = gain(both.reset_index(drop=True), "composes", (GROUPS,), base)
+        found = gain(both, "composes", (GROUPS,), base)
         print(
             f"{what}: AUC {found.before:.3f} -> {found.after:.3f}, difference [{found.low:+.3f}, "
             f"{found.high:+.3f}], enters: {found.enters}"
@@ -187,6 +210,7 @@ def main() -> None:
         rows = measured(rows_of(TABLE))
         is_fitted = rows["group"].isin(FITTED)
         report(rows.loc[~is_fitted if given.held_out else is_fitted])
+        labels(rows.loc[~is_fitted if given.held_out else is_fitted])
         if not given.held_out:
             admission(rows.loc[is_fitted])
         return

@@ -82,9 +82,14 @@ def test_a_reading_enters_if_it_tells_the_phases_of_other_tasks(monkeypatch, cap
     runs = runs[runs["group"].isin(FITTED) & runs["label"].str.contains("Phase [23]")]
     runs = runs[runs["task"].isin([*runs["task"].value_counts()[:3].index])][["name", "label"]]
     noise = np.random.default_rng(0).normal(size=len(runs))
-    pair_groups.admission(runs.assign(groups=tells * (runs["label"] == "Phase 3") + 0.1 * noise))
+    composes = runs["label"] == "Phase 3"
+    pair_groups.admission(runs.assign(groups=tells * composes + 0.1 * noise))
     said = capsys.readouterr().out
     assert (
         said.startswith(f"{len(runs)} of these runs have the same phase")
         and said.count(f"enters: {tells}") == 2
     )
+    other = np.where(tells, composes, ~composes).astype(float)
+    pair_groups.labels(runs.assign(**{"survival 0": composes.astype(float), "survival 1": other}))
+    same, n = map(int, capsys.readouterr().out.split(": ")[1].split(" of "))
+    assert n == len(runs) and (same == n) == tells

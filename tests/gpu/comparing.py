@@ -4,6 +4,7 @@ import hashlib
 import math
 
 import pytest
+import torch
 
 from anchorlens import preset
 from anchorlens.extras.cogs import files
@@ -71,8 +72,10 @@ def check_same(found, expected, tolerance, where=""):
 
 ALL = tuple(presets())
 _KINDS = {
-    (run.task.kind, getattr(run.model_config, "variant", "")): name
+    (run.task.kind, getattr(run.task, "mode", ""), getattr(run.model_config, "variant", "")): name
     for name, run in ((name, preset(name)) for name in reversed(ALL))
 }
 FIRST_OF_A_KIND = tuple(_KINDS.values())
 """A preset of every task, and of every variant of the model."""
+ASKED = FIRST_OF_A_KIND if torch.cuda.get_device_name() == "stand-in" else ALL
+"""On the stand-in, those alone: `tiny` leaves the others little but their rates."""

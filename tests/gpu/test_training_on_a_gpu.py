@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from comparing import ALL, FIRST_OF_A_KIND, check_same, cogs_files, tiny
+from comparing import ASKED, FIRST_OF_A_KIND, check_same, cogs_files, tiny
 
 from anchorlens import load_checkpoint, train, train_many
 from anchorlens.engine import base as engine
@@ -100,7 +100,7 @@ def check_both(runs, tolerance=1e-3):
         check_same(one.behaviour.to_dict(), wanted.behaviour.to_dict(), tolerance)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ASKED)
 def test_every_preset_and_three_together_of_every_task_and_variant(name, data):
     run = tiny(name, data)
     check_both(members(run) if name in FIRST_OF_A_KIND else [run])

@@ -145,7 +145,7 @@ class TestEveryProbe:
     def test_one_layer_is_enough_or_said_to_be_too_few(self, probe):
         model = build_model(small(probe, n_layers=1))
         if probe in NEED_TWO_LAYERS:
-            with pytest.raises(ValueError, match="more than 1 layer.* got 1"):
+            with pytest.raises(ValueError, match="with 1 layer"):
                 run(probe, model)
         else:
             run(probe, model)

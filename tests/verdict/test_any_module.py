@@ -174,8 +174,8 @@ class TestRefusals:
         [
             (lambda y: y * torch.nan, "logits of the model must be finite"),
             (lambda y: y[:, :1], r"at least 2 classes.*got"),
-            (lambda y: y + torch.rand_like(y), "others in a second pass"),
-            (lambda y: y - y.mean(dim=0), "others for a row alone"),
+            (lambda y: y + torch.rand_like(y), "other logits in a second pass"),
+            (lambda y: y - y.mean(dim=0), "other logits for a row alone"),
             (lambda y: y.detach(), "must require a gradient"),
             (lambda y: y[:, None, None], "must return logits"),
             (lambda y: None, "must return logits"),

@@ -36,9 +36,8 @@ LONGEST_FIRST = (
     "research/tests/test_complexity_control.py",
     "tests/gpu/test_training_on_a_gpu.py",
     "tutorials/10_control.ipynb",
-    "tutorials/11_did_it_grok.ipynb",
     "tutorials/08_a_benchmark_you_know.ipynb",
-    "tutorials/09_pictures.ipynb",
+    "tutorials/11_did_it_grok.ipynb",
 )
 """Files that would be waited for at the end of a run, were they begun late; the longest first."""
 

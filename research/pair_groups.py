@@ -161,7 +161,8 @@ def of_both(rows: pd.DataFrame) -> pd.DataFrame:
     table = pd.read_parquet(SECOND_TABLE)
     ends = table[(table["moment"] == 1) & (table["regime"] == "reasoning")]
     both = ends.merge(rows, on="name", suffixes=("", " again"))
-    return both[both["label"].str[:7] == both["label again"].str[:7]].reset_index(drop=True)
+    is_same = both["label"].str[:7] == both["label again"].str[:7]
+    return both.loc[is_same].reset_index(drop=True)
 
 
 def labels(rows: pd.DataFrame) -> None:
@@ -170,7 +171,7 @@ def labels(rows: pd.DataFrame) -> None:
     The other readings are those of the second zoo's training of the same run.
     """
     fitted, same, both = calibration().regimes["reasoning"].by_probes, 0, of_both(rows)
-    for (_, run), (_, values) in zip(both.iterrows(), values_of(both).iterrows(), strict=True):
+    for run, (_, values) in zip(both.to_dict("records"), values_of(both).iterrows(), strict=True):
         model = fitted if run["commutes"] else fitted.without_commutativity()
         found = [
             model.probabilities({**of_run(values), "survival.survival": run[f"survival {seed}"]})

@@ -2,7 +2,7 @@
 
     python research/holdout_page.py            # writes both
     python research/holdout_page.py --check    # fails where the page differs
-    python research/holdout_page.py --bounds   # prints the bounds that the first half gives
+    python research/holdout_page.py --bounds   # prints the bounds that the first halves give
 
 The template has the words, every result is an expression.
 """
@@ -195,12 +195,17 @@ def main() -> None:
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--check", action="store_true", help="write nothing; fail where the page differs")
-    parser.add_argument("--bounds", action="store_true", help="print the bounds of the first half alone")
+    parser.add_argument("--bounds", action="store_true", help="print the bounds of the first halves alone")
     given = parser.parse_args()
     rows = analysis.rows_of()
     if given.bounds:
         first = analysis.decided(analysis.of_half(rows, first=True))
         print(analysis.bounds(first), analysis.score(first))
+        modules = any_analysis.rows_of(any_analysis.TABLES["first"])
+        print(*any_analysis.admitted(modules), sep="\n")
+        for memorised in (0.75, 0.83):
+            rule = any_analysis.RULE._replace(memorised=memorised)
+            print(f"memorised up to {memorised:g}: {any_analysis.score(modules, rule)}")
     elif not given.check:
         PAGE.write_text(written(rows), encoding="utf-8")
         draw(rows)

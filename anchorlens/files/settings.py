@@ -156,7 +156,7 @@ def settings_beside(file: Path) -> Settings | None:
             values = dict(leaves)
             several = sorted({name for name, value in leaves if value != values[name]})
             named = safe_text(", ".join(several), _MOST_NAMED)
-            notes = (f"{path}: not used, since its tables have different values of it: {named}",)
+            notes = (f"{path}: not used, since its tables give several values: {named}",)
             kept = {name: value for name, value in values.items() if name not in several}
             return Settings(path, kept, notes if several else ())
     return None

@@ -43,7 +43,9 @@ class TensorBoard:
             ) from None
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
-            raise ValueError(f"folder must not be a file, got {self.folder}. Choose another name")
+            raise ValueError(
+                f"folder must be the path of a folder, got the file {self.folder}. Choose another name"
+            )
         self._open = SummaryWriter
         self._writers: dict[int | None, SummaryWriter] = {}
 

@@ -155,6 +155,16 @@ def candidates() -> Iterator[tuple[str, list[Rule]]]:
     yield "three seeds", [rule._replace(n_seeds=3) for rule in grid]
 
 
+def admitted(rows: Sequence[Row]) -> Iterator[str]:
+    """How many rules of each candidate are admitted, how well the best do, and their bounds of *learnt*."""
+    for name, rules in candidates():
+        shares = {rule: score(rows, rule).right_share for rule in rules if is_admitted(rows, rule)}
+        best = max(shares.values(), default=0.0)
+        bounds = sorted({f"{rule.learnt:.2f}" for rule, share in shares.items() if share == best})
+        said = f", the best {best:.3f} with {', '.join(bounds)}" if shares else ""
+        yield f"{name}: {len(shares)} of {len(rules)} admitted{said}"
+
+
 def auc(rows: Sequence[Row], *, of_both: bool = False) -> float | None:
     """The AUC of the ratio, memorised against learnt, over seed-runs that have a ratio.
 
@@ -250,7 +260,7 @@ def of_page(rule: Rule | None = None) -> dict[str, Any]:
             "auc": auc(rows),
             "auc_of_both": auc(rows, of_both=True),
         }
-        for half, rows in of_half.items()
+        for half, rows in {**of_half, "whole": second}.items()
         for counts in (score(rows, rule),)
     }
     return found | {

@@ -76,6 +76,10 @@ class TestLabels:
         found = any_analysis.score([*rows, row(1.0, [0.97] * 7 + [0.6])], Rule())
         assert (found.memorised, found.wrong, found.learnt, found.right, found.missed) == (168, 1, 8, 7, 1)
         assert not any_analysis.is_admitted(rows, Rule()) and any_analysis.is_admitted(rows[:-1], Rule())
+        assert next(any_analysis.admitted(rows)) == "the rule as it is: 0 of 1 admitted"
+        assert "1 of 1 admitted, the best 1.000 with 0.84" in next(
+            any_analysis.admitted([*rows[:-1], row(1.0, [0.97] * 8)])
+        )
 
 
 def test_the_page_has_the_rule_of_the_verdict():

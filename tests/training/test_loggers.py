@@ -81,7 +81,7 @@ class TestTensorBoard:
     def test_a_file_in_its_place_is_refused(self, tmp_path):
         (tmp_path / "events").write_text("mine")
         done = call("train", "--out", tmp_path / "run", "--tensorboard", tmp_path / "events", code=2)
-        assert "folder must not be a file, got" in done.stderr
+        assert "must be the path of a folder, got the file" in done.stderr
         assert (tmp_path / "events").read_text() == "mine" and not (tmp_path / "run").exists()
 
 

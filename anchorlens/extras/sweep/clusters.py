@@ -26,7 +26,6 @@ from distributed import LocalCluster, Security, Worker, WorkerPlugin, rpc
 
 from anchorlens.extras.shared.scratch import scratch_folder
 from anchorlens.recipes import RunConfig
-from anchorlens.texts import safe_repr
 from anchorlens.training import processes, safe_children
 
 if TYPE_CHECKING:
@@ -245,8 +244,10 @@ def check_answer(address: str, seconds: float) -> None:
             thread.submit(asyncio.run, ask()).result()
     except TimeoutError:
         raise OSError(f"no answer within {seconds:g} s") from None
+    except OSError:  # such as a certificate that is refused
+        raise
     except Exception as error:  # such as a MemoryError, by the bytes of another protocol
-        raise OSError(f"the answer of another program ({safe_repr(error)})") from error
+        raise OSError(f"the answer of another program ({type(error).__name__})") from error
 
 
 def _has_files(security: Security, role: str) -> bool:

@@ -384,7 +384,7 @@ class TestAFolderOfSteps:
         torch.save(turn(network(add, p=P)), tmp_path / "step_100.pt")
         opened = open_checkpoint(tmp_path / "step_100.pt")
         assert opened.checkpoint.task.operation == "add" and opened.checkpoint.task.modulus == P
-        assert note(opened, f"{name}: not used, since its tables have different values of it: lr")
+        assert note(opened, f"{name}: not used, since its tables give several values: lr")
 
     @pytest.mark.parametrize(
         "names", [*itertools.permutations(["step_{}.pt", "optim_step_{}.pt", "a_step_{}.pt"], 2)]

@@ -265,6 +265,7 @@ def check_number(
     maximum: float | None = None,
     limit: float | None = None,
     integer: bool = False,
+    optional: bool = False,
 ) -> None:
     """Check one number of a configuration.
 
@@ -277,10 +278,13 @@ def check_number(
         limit: a bound that excludes extremely large values. An error shows this bound only if the value
             exceeds the bound. Default: 2**63 - 1 for an integer, 1e300 for any other number.
         integer: whether the value must be an integer.
+        optional: whether the value may be None.
 
     Raises:
         ValueError: If `value` is not a finite number of the required type, or is outside the range.
     """
+    if optional and value is None:
+        return
     kind: Any = numbers.Integral if integer else numbers.Real
     is_number = isinstance(value, kind) and not isinstance(value, bool)
     is_number = is_number and value == value and abs(value) != float("inf")

@@ -41,8 +41,7 @@ def evaluate_command(
         anchorlens evaluate runs/a/ckpt.pt --n-noise 2 --json
     """
     check_config(config)
-    if n_noise is not None:
-        check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True)
+    check_number("--n-noise", n_noise, minimum=1, limit=10_000, integer=True, optional=True)
     check_number("--seed", seed, minimum=0, integer=True)
     given = opened_input(checkpoint, config, device, data)
     task, training = task_or_default(given.task), TrainingData(train_data)

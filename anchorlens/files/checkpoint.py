@@ -381,8 +381,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
     for name in _TABLES:
         if not isinstance(header[name], dict) and not (name == "train" and header[name] is None):
             raise ValueError(f"{name} must be a table, got {safe_repr(header[name])}. Use another copy")
-    if header["step"] is not None:
-        check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True)
+    check_number("step", header["step"], minimum=0, maximum=_MOST_STEPS, integer=True, optional=True)
     for name, version in header["versions"].items():
         if not isinstance(version, str) or len(version) > LONGEST:
             raise ValueError(

@@ -249,8 +249,7 @@ def attention_masks(
         ("layer", layer, 0, n_layers - 1),
         ("head", head, 0, n_heads - 1),
     ):
-        if index is not None:
-            check_number(name, index, minimum=least, maximum=most, integer=True)
+        check_number(name, index, minimum=least, maximum=most, integer=True, optional=True)
     mask = torch.zeros(1, n_heads, n_pos, n_pos, dtype=torch.bool, device="cpu")
     heads = slice(None) if head is None else head
     mask[:, heads, slice(None) if query is None else query, key] = True

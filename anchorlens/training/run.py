@@ -165,8 +165,7 @@ def train_many(
     folders = _folders(outs, len(runs))
     report = None if on_log is None else _reporter(on_log, runs, names_run=True)
     _check_starts(runs, folders, resume)
-    if workers is not None:
-        check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
+    check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True, optional=True)
     for run, folder in zip(runs, folders, strict=True):
         if folder is not None and len(runs) > 1:
             RunFolder(folder, run, resume=resume).close()

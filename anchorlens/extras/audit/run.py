@@ -109,8 +109,7 @@ def audit(
     check_number("n_evaluations", n_evaluations, minimum=1, limit=MOST_EVALUATIONS, integer=True)
     check_number("n_draws", n_draws, minimum=1, limit=MOST_DRAWS, integer=True)
     check_number("fit", fit, above=0, maximum=1)
-    if workers is not None:
-        check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
+    check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True, optional=True)
     mappings = _as_mappings(dataset)
     model_config = model_config or ModelConfig.for_task(mappings.task, gamma=GAMMA)
     train_config = replace(train_config or TrainConfig(steps=STEPS), seed=seeds[0])

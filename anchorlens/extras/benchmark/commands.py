@@ -44,8 +44,7 @@ def benchmark_command(
         anchorlens benchmark my_probe.py
         anchorlens benchmark stable_rank --first 12
     """
-    if first is not None:
-        check_number("--first", first, minimum=1, integer=True)
+    check_number("--first", first, minimum=1, integer=True, optional=True)
     is_file = probe.endswith(".py")
     if plot is not None:
         check_can_write(plot, "--plot", PICTURES, (probe,) if is_file else ())

@@ -64,8 +64,7 @@ def shipped_models(
         >>> about.ending, checkpoint  # doctest: +SKIP
         ('Phase 1', Checkpoint(gpt2, 2 layers, gamma 0.35, seed 2017, step 1000))
     """
-    if first is not None:
-        check_number("first", first, minimum=1, integer=True)
+    check_number("first", first, minimum=1, integer=True, optional=True)
     path = CHECKPOINTS if path is None else path
     if not Path(path).exists():
         raise ValueError(

@@ -100,8 +100,7 @@ def control(
     began = time.monotonic()
     check_number("minutes", minutes, above=0, limit=_MOST_MINUTES)
     check_number("seed", seed, minimum=0, integer=True)
-    if workers is not None:
-        check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
+    check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True, optional=True)
     names = {one.name for one in interventions if isinstance(one, Intervention)}
     if not 0 < len(interventions) == len(names) <= MOST_INTERVENTIONS:
         raise ValueError(

@@ -253,8 +253,7 @@ def _fan_ins(fan_in: Mapping[str, int | None], names: list[str]) -> dict[str, in
         if not fitting:
             hint = suggestion(pattern, names[:20])
             raise ValueError(f"fan_in must name parameters of the model, got {safe_repr(pattern)}. {hint}")
-        if number is not None:
-            check_number(f"the fan-in of {pattern}", number, minimum=1, integer=True)
+        check_number(f"the fan-in of {pattern}", number, minimum=1, integer=True, optional=True)
         asked |= dict.fromkeys(fitting, number)
     return asked
 

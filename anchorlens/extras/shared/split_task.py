@@ -158,8 +158,7 @@ class SplitTask(TaskConfig):
         batch_size = self.at_once if batch_size is None else batch_size
         check_number("max_train", max_train, minimum=1, limit=10**6, integer=True)
         check_number("batch_size", batch_size, minimum=1, limit=10**6, integer=True)
-        if half is not None:
-            check_number("half", half, minimum=0, maximum=1, integer=True)
+        check_number("half", half, minimum=0, maximum=1, integer=True, optional=True)
         evaluator, rng = Evaluator(model, self, batch_size), generator(seed, "evaluation")
         names = [name for name in self.splits if name != "train" or self.asks_all_of_train]
         right = {name: self._right(evaluator, self.splits[name]) for name in names}

@@ -61,8 +61,7 @@ class SweepEngine:
         """
         if name is None:
             name = "local" if _has("distributed", "cryptography") else "serial"
-        if workers is not None:
-            check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True)
+        check_number("workers", workers, minimum=1, maximum=MOST_WORKERS, integer=True, optional=True)
         self.name = name
         self.workers = workers
         self.n_processes = 1

@@ -108,11 +108,10 @@ class InformationFlow(ProbeResult):
         Args:
             head: the head whose edges are drawn. Default: all heads together, with the mean attention.
         """
-        if head is not None:
-            check_number("head", head, minimum=0, maximum=self.attention.shape[1] - 1, integer=True)
+        n_layers, n_heads, n_pos, _ = self.attention.shape
+        check_number("head", head, minimum=0, maximum=n_heads - 1, integer=True, optional=True)
         attention, effects, note = self.edges(head)
-        which = "" if self.attention.shape[1] == 1 else ", heads merged" if head is None else f", head {head}"
-        n_layers, n_pos = attention.shape[:2]
+        which = "" if n_heads == 1 else ", heads merged" if head is None else f", head {head}"
         figure = go.Figure()
         effect = np.zeros_like(attention) if effects is None else effects
         for layer, query, key in drawn_edges(attention, effect):

@@ -223,8 +223,7 @@ def evaluate(
     sizes = {"max_train": (max_train, 1), "batch_size": (batch_size, 1), "max_trials": (max_trials, 2)}
     for name, (value, least) in sizes.items():
         check_number(name, value, minimum=least, limit=MOST_ASKED, integer=True)
-    if half is not None:
-        check_number("half", half, minimum=0, maximum=1, integer=True)
+    check_number("half", half, minimum=0, maximum=1, integer=True, optional=True)
     has_noise = task.seq_len > task.chain_length + 1
     check_number("n_noise", n_noise, minimum=2 if has_noise else 1, limit=MOST_DRAWS, integer=True)
     n_noise = n_noise if has_noise else 1

@@ -6,20 +6,17 @@ import os
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import typer
 
 from anchorlens import safe
 from anchorlens.cli.help import TEXTS, Entry, Section, fields_of, value_name
 from anchorlens.configuration import field_docs, field_types
-from anchorlens.recipes.run_config import part_classes
+from anchorlens.recipes.run_config import Parts, part_classes
 from anchorlens.tasks.registry import tasks
+from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr
-
-if TYPE_CHECKING:
-    from anchorlens.recipes.run_config import Parts
-    from anchorlens.tasks.shared.base import Task
 
 C = TypeVar("C", bound=Callable[..., object])
 

@@ -116,8 +116,6 @@ class Engine(ABC):
             leaf.requires_grad_()
         self._optimizer = StackedOptimizer(self._rows, [run.train_config for run in runs], self.layout)
         self._interventions = Interventions(runs, self.layout)
-        # an SVD cannot be captured in a graph, nor a window of steps
-        self._by_step = self._interventions.in_windows
         sets = list({id(batch): batch for batch in data}.values())
         starts = {id(batch): k * len(sets[0]) for k, batch in enumerate(sets)}
         self._starts = [starts[id(batch)] for batch in data]
@@ -182,7 +180,8 @@ class Engine(ABC):
         return self._loss(self._order[:, 0]).sum()
 
     def _update_once(self) -> None:
-        if self.device.type != "cuda" or not self.captures or self._by_step:
+        # an SVD cannot be captured in a graph, nor a window of steps
+        if self.device.type != "cuda" or not self.captures or self._interventions.in_windows:
             self._update()
             return
         if self._graph is None:

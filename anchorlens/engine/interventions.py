@@ -100,11 +100,8 @@ class Interventions:
             for field, found in self._of.items():
                 for change in read_changes(field, getattr(train, field), self._total):
                     found.append((member, train.seed, change, held(layout, change.matrices)))
-
-    @property
-    def in_windows(self) -> bool:
+        self.in_windows = any(found for field, found in self._of.items() if field not in ONCE)
         """Whether any member has an intervention in a window of the run."""
-        return any(found for field, found in self._of.items() if field not in ONCE)
 
     def next_after(self, step: int, stop: int) -> int:
         """Return the first step after `step` at which weights change before an update, at most `stop`."""

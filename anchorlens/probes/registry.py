@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from anchorlens.configuration import check_choice
+from anchorlens.files.model_input import ModelInput
+from anchorlens.files.settings import ModelConfiguration
 from anchorlens.plugins import installed, what_to_install
 from anchorlens.probes.any_model.activation_patching import activation_patching
 from anchorlens.probes.any_model.attention_patterns import attention_patterns
@@ -32,12 +33,8 @@ from anchorlens.probes.two_anchor.mask_second_anchor import mask_second_anchor
 from anchorlens.probes.two_anchor.nearest_neighbours import nearest_neighbours
 from anchorlens.probes.two_anchor.survival import survival
 from anchorlens.probes.two_anchor.v_similarity import v_similarity
+from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr
-
-if TYPE_CHECKING:
-    from anchorlens.files.model_input import ModelInput
-    from anchorlens.files.settings import ModelConfiguration
-    from anchorlens.tasks.shared.base import Task
 
 SHIPPED: tuple[Callable[..., ProbeResult], ...] = (
     mask_key_token,

@@ -5,17 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from anchorlens.show.words import AGREEMENT, number, short
+from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.figure_specs import SampleTable
-
-if TYPE_CHECKING:
-    from anchorlens.tasks.shared.evaluation import Evaluation
-    from anchorlens.tasks.shared.measures import Accuracy
-    from anchorlens.tasks.shared.phases import Phase
-    from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
-    from anchorlens.verdict.verdict import TrajectoryPoint, Verdict
+from anchorlens.tasks.shared.measures import Accuracy
+from anchorlens.tasks.shared.phases import Phase
+from anchorlens.tasks.two_anchor.evaluation import PairAccuracy
+from anchorlens.verdict.verdict import TrajectoryPoint, Verdict
 
 MOST_ANCHORS = 12
 """The largest number of anchors whose pairs fit into a table next to other content."""

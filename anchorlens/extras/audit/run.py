@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,9 @@ from anchorlens.extras.audit.watching import watch
 from anchorlens.files import check_can_write, write_whole
 from anchorlens.models import ModelConfig
 from anchorlens.recipes import RunConfig, TrainConfig
+from anchorlens.tasks import AnchorTask
 from anchorlens.texts import safe_repr
 from anchorlens.training import MOST_WORKERS
-
-if TYPE_CHECKING:
-    from anchorlens.tasks import AnchorTask
 
 GAMMA = 0.8
 """The initialisation rate of an audit: small weights, with which a model learns compositions first."""

@@ -82,6 +82,17 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text in one line.
+
+    >>> first_sentence("Anchors per sequence, >= 2 (2 in the papers). One more.")
+    'Anchors per sequence, >= 2 (2 in the papers).'
+    >>> first_sentence("How evenly a head looks, e.g. at two tokens. 0 = at one.")
+    'How evenly a head looks, e.g. at two tokens.'
+    """
+    return re.split(r"(?<=[.!?])\s+(?![a-z])", " ".join(text.split()), maxsplit=1)[0]
+
+
 def few(names: Sequence[str], most: int = 3) -> str:
     """Join the first names, and count the others.
 

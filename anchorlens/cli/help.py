@@ -7,7 +7,6 @@ options in full.
 from __future__ import annotations
 
 import inspect
-import re
 import shutil
 import textwrap
 import typing
@@ -22,6 +21,7 @@ from typer.core import TyperCommand
 from anchorlens.cli.inputs import base_parts, read_toml
 from anchorlens.cli.shared import EXIT_USAGE, fail
 from anchorlens.tasks.registry import task_class
+from anchorlens.texts import first_sentence
 
 MOST_LINES = 60
 """The largest number of lines of `--help`, at `USUAL_WIDTH` columns."""
@@ -181,15 +181,6 @@ def group_lines(group: Any, path: str, width: int) -> Iterator[str]:
     yield ""
     yield from wrapped(f"{path} COMMAND --help explains a command and shows two examples.", width)
     yield from wrapped(f"{path} --version prints the version.", width)
-
-
-def first_sentence(text: str) -> str:
-    """Return the first sentence of a text.
-
-    >>> first_sentence("Anchors per sequence, >= 2 (2 in the papers). One more.")
-    'Anchors per sequence, >= 2 (2 in the papers).'
-    """
-    return re.split(r"(?<=[\w)`][.])\s+(?=\S)", text, maxsplit=1)[0]
 
 
 def _page(

@@ -108,10 +108,10 @@ def probe_command(
     """
     if list_probes:
         from anchorlens.probes import with_own
-        from anchorlens.probes.from_file import first_sentence
+        from anchorlens.probes.from_file import in_one_sentence
 
         for probe in with_own(own or []):
-            typer.echo(f"{probe.__name__:20s} {first_sentence(probe)}")
+            typer.echo(f"{probe.__name__:20s} {in_one_sentence(probe)}")
         return
     checkpoint = checkpoint or (None if model is None else Path(model))
     if name is None or checkpoint is None:

@@ -86,7 +86,7 @@ def lock_of(model: object) -> contextlib.AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
-def measuring(model: HookedTransformer) -> Iterator[None]:
+def measuring(model: object) -> Iterator[None]:
     """Switch to evaluation mode without gradients, and restore both settings when the block ends."""
     gradients = torch.is_grad_enabled()
     with evaluation_mode(model), _undone_by(lambda: torch.set_grad_enabled(gradients)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
@@ -12,7 +11,7 @@ from types import ModuleType
 from anchorlens.plugins import defined_in, installed, line_in
 from anchorlens.probes import registry
 from anchorlens.probes.shared.contract import ProbeResult
-from anchorlens.texts import safe_repr
+from anchorlens.texts import first_sentence, safe_repr
 
 WHAT_A_PROBE_IS = (
     "a public function whose return annotation is float, a mapping from names to numbers, or a subclass of "
@@ -88,17 +87,16 @@ def with_own(
     return tuple(probe for probe, _ in known.values() if probe not in left_out)
 
 
-def first_sentence(probe: Callable[..., ProbeResult]) -> str:
+def in_one_sentence(probe: Callable[..., ProbeResult]) -> str:
     """Return the first sentence of a probe's docstring, or an empty text if the probe has no docstring.
 
     >>> def entropy(model):
     ...     '''How evenly a head looks, e.g. at two
     ...     tokens. 0 = at one.'''
-    >>> first_sentence(entropy)
+    >>> in_one_sentence(entropy)
     'How evenly a head looks, e.g. at two tokens.'
     """
-    paragraph = (inspect.getdoc(probe) or "").strip().split("\n\n")[0]
-    return re.split(r"(?<=[.!?])\s+(?![a-z])", " ".join(paragraph.split()), maxsplit=1)[0]
+    return first_sentence((inspect.getdoc(probe) or "").strip().split("\n\n")[0])
 
 
 def what_went_wrong(error: Exception, probe: Callable[..., ProbeResult]) -> str:

@@ -202,8 +202,6 @@ class Interchanges(NamedTuple):
     """The tokens of the run into which an activation is copied, [input, pos]."""
     source: Int[Tensor, "batch pos"]
     """The tokens of the run from which an activation is copied, [input, pos]."""
-    base_targets: Int[Tensor, " batch"]
-    """The correct answers to the base inputs, [input]."""
     source_targets: Int[Tensor, " batch"]
     """The correct answers to the source inputs, [input]."""
     expected: Int[Tensor, " batch"]
@@ -267,7 +265,7 @@ def interchanges(
         for pairs, of in ((bases, keys_of_base), (sources, keys_of_source))
     )
     expected = torch.tensor(answers, device="cpu")
-    return Interchanges(first.tokens, second.tokens, first.targets, second.targets, expected)
+    return Interchanges(first.tokens, second.tokens, second.targets, expected)
 
 
 def _combinations(task: AnchorTask, kind: Kind) -> list[tuple[Pair, Pair, Pair]]:

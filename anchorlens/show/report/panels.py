@@ -15,7 +15,7 @@ from anchorlens.plots.curves import training_curve
 from anchorlens.plots.from_specs import figure_of
 from anchorlens.plots.picture import plotly_text, script_json
 from anchorlens.plots.side_by_side import side_by_side
-from anchorlens.probes.from_file import first_sentence, what_went_wrong
+from anchorlens.probes.from_file import in_one_sentence, what_went_wrong
 from anchorlens.probes.registry import REPORT_PROBES, SHIPPED
 from anchorlens.probes.shared.contract import ProbeResult, is_for, needs_training_set
 from anchorlens.show.words import CAPTIONS, NO_DOCSTRING, Caption, caption_of, short
@@ -95,7 +95,7 @@ def probe_figures(
                 panels.append(Panel(label, refusal(error, probe)))
         name, is_own = probe.__name__, probe not in SHIPPED
         caption = None if is_own else caption_of(name, result)
-        caption = caption or Caption(in_words(name), first_sentence(probe) or NO_DOCSTRING)
+        caption = caption or Caption(in_words(name), in_one_sentence(probe) or NO_DOCSTRING)
         first = is_own or name in CARD or not is_for(probe, ()) or needs_training_set(probe)
         yield _figure(f"own-{name}" if is_own else name, caption, panels, share_axes, first=first)
 

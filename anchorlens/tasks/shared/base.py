@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jaxtyping import Int
     from torch import Tensor
 
-_MOST_ASKED = 20_000
+MOST_ASKED = 20_000
 """The default number of training sequences that a final evaluation uses."""
 
 
@@ -187,7 +187,7 @@ class TaskConfig(Config):
         assumes at most 1,024 held-out and 1,024 training sequences. A task whose sequences are far shorter
         than `seq_len` should return the total number of tokens divided by `seq_len`.
         """
-        return 2 * min(n_train, 1024 if quickly else _MOST_ASKED)
+        return 2 * min(n_train, 1024 if quickly else MOST_ASKED)
 
     def bytes_to_ask(self, n_train: int) -> int:
         """Return the approximate number of bytes that `evaluate` needs in addition to the model."""

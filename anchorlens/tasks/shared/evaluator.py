@@ -151,10 +151,8 @@ class Evaluator(Generic[AnyTask]):
 
     def answers(self, tokens: Int[Tensor, "batch pos"]) -> Int[np.ndarray, " batch"]:
         """Return the most probable token after each sequence."""
-        import torch
-
         model, answers = at_end(self.model, 1), []
-        with models.evaluation_mode(self.model), torch.no_grad():
+        with models.measuring(self.model):
             for chunk in tokens.split(self._n_at_once(tokens.shape[1])):
                 last = self._logits(model, chunk)[:, -1]  # [batch, d_vocab_out]
                 self.finite = self.finite and bool(last.isfinite().all())
@@ -183,8 +181,6 @@ class Evaluator(Generic[AnyTask]):
         similar length. The model then reads a batch only to about its last scored position. If only the last
         position has a target, the result has one column.
         """
-        import torch
-
         from anchorlens.models.devices import give_back_freed_memory
 
         targets = batch.targets if batch.targets.dim() == 2 else batch.targets.unsqueeze(1)
@@ -193,8 +189,8 @@ class Evaluator(Generic[AnyTask]):
         if is_ragged(lengths, width):
             lengths = (-(-lengths // _MULTIPLE) * _MULTIPLE).clamp(max=width)
         else:
-            lengths = torch.full_like(lengths, width)
-        with models.evaluation_mode(self.model), torch.no_grad():
+            lengths = lengths.new_full(lengths.shape, width)
+        with models.measuring(self.model):
             for number, rows in enumerate(self._batches(lengths)):
                 if number % _GIVE_BACK_EVERY == 0:
                     give_back_freed_memory()
@@ -257,7 +253,7 @@ class Evaluator(Generic[AnyTask]):
         width = min(self.task.seq_len, tokens.shape[1] + _A_FEW_MORE)
         so_far = torch.nn.functional.pad(tokens.clone(), (0, width - tokens.shape[1]))
         at, going = n_asked.clone(), torch.ones(len(tokens), dtype=torch.bool, device=tokens.device)
-        with models.evaluation_mode(self.model), torch.no_grad():
+        with models.measuring(self.model):
             while len(rows := (going & (at < width)).nonzero().squeeze(1)):
                 logits = self._logits(at_end(self.model, None), so_far[rows, : int(at[rows].max())])
                 of_row = torch.arange(len(rows), device=logits.device)

@@ -8,14 +8,11 @@ import numpy as np
 
 from anchorlens.configuration import frozen_dataclass, number
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.base import LogitsModel, TaskConfig
+from anchorlens.tasks.shared.base import MOST_ASKED, LogitsModel, TaskConfig
 from anchorlens.tasks.shared.batch import TokenBatch, distinct_rows, token_batch
 from anchorlens.tasks.shared.evaluation import Evaluation
 from anchorlens.tasks.shared.evaluator import Evaluator
 from anchorlens.tasks.shared.measures import Accuracy, Metric
-
-_MOST_ASKED = 20_000
-"""The largest number of sequences on which train accuracy is measured."""
 
 
 @frozen_dataclass()
@@ -120,7 +117,7 @@ class TrainingDataTask(TaskConfig):
             parts["held_out"], more = self._never_trained(data, given)
         measures = {}
         for name, part in parts.items():
-            rows = generator(seed, "probe").permutation(len(part))[:_MOST_ASKED]
+            rows = generator(seed, "probe").permutation(len(part))[:MOST_ASKED]
             of = len(part) if name == "train" else None  # held-out data stand for many more
             measures[name] = Accuracy.of_some(evaluator.right(part.take(rows)), of=of)
         more["notes"] = (*more.get("notes", ()), *evaluator.notes)

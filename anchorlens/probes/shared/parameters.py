@@ -225,6 +225,11 @@ class Copies:
                 maximize=False,
             )  # fmt: skip
 
+    def keep(self, kept: list[int]) -> None:
+        """Keep the copies with these indices, with their moments, and drop all others."""
+        self.weights = {name: weight.detach()[kept].requires_grad_() for name, weight in self.weights.items()}
+        self._moments[:2] = [[moment[kept] for moment in moments] for moments in self._moments[:2]]
+
     @torch.no_grad()
     def accuracies(
         self, tokens: Int[Tensor, "copy batch pos"], targets: Int[Tensor, "copy batch ..."]

@@ -210,6 +210,17 @@ def survival(
     )
 
 
+def standard_error(results: Sequence[Survival]) -> float:
+    """Return the standard error of the mean of `survival` over measurements with different seeds.
+
+    The error comes from copies that leave out the same group. For a single measurement, it comes from all
+    copies, whose groups differ, so it is rather too large.
+    """
+    ratios = np.array([one.ratios for one in results])  # [measurement, copy]
+    spread = ratios.var(axis=0 if len(results) > 1 else 1, ddof=1)
+    return float(np.sqrt(spread.mean() / ratios.size))
+
+
 class Restoration(NamedTuple):
     """The accuracies of each copy at the end of its training, and the number of updates."""
 
@@ -289,24 +300,25 @@ def restored_without(
     every_token = torch.from_numpy(np.resize(np.arange(task.d_vocab), (task.d_vocab, task.seq_len)))
     vocabulary = torch.cat([questions[1][0].flatten(0, 1), every_token])
     left_out, back, updates = (np.full(len(groups), -1.0) for _ in range(3))
+    trained = np.arange(len(groups))  # the copies that are not yet restored
     with evaluation_mode(model), numeric_settings(device_of(model)):
         copies = Copies(model, len(groups), vocabulary, noise=noise, rng=generator(seed, "probe", 1))
-        decays = torch.full((len(groups),), WEIGHT_DECAY, dtype=torch.float64, device=device_of(model))
-        tokens, targets = batch(others, EVERY * batch_size, 3)
         for update in range(1, MOST_UPDATES + 1):
             k = (update - 1) % EVERY
-            if k == 0 and update > 1:
-                tokens, targets = batch(others, EVERY * batch_size, 2 + update)
+            if k == 0:
+                tokens, targets = batch([others[one] for one in trained], EVERY * batch_size, 2 + update)
             now = slice(k * batch_size, (k + 1) * batch_size)
-            answers = copies.answers(tokens[:, now], targets[:, now])
-            copies.update(answers.losses, LEARNING_RATE, decays)
+            losses = copies.answers(tokens[:, now], targets[:, now]).losses
+            copies.update(losses, LEARNING_RATE, torch.full_like(losses, WEIGHT_DECAY, dtype=torch.float64))
             if update % EVERY == 0:
-                open_ = updates < 0
-                accuracies = [copies.accuracies(*each).cpu().numpy() for each in questions]
-                ended = open_ & ((accuracies[1] >= RESTORED) | (update == MOST_UPDATES))
-                left_out[ended] = accuracies[0][ended]
-                back[ended] = accuracies[1][ended]
-                updates[ended] = update
-                if (updates > 0).all():
+                accuracies = [copies.accuracies(*(x[trained] for x in each)).cpu() for each in questions]
+                ended = ((accuracies[1] >= RESTORED) | (update == MOST_UPDATES)).numpy()
+                for found, values in zip((left_out, back), accuracies, strict=True):
+                    found[trained[ended]] = values.numpy()[ended]
+                updates[trained[ended]] = update
+                if ended.all():
                     break
+                if ended.any():
+                    copies.keep(np.flatnonzero(~ended).tolist())
+                    trained = trained[~ended]
     return Restoration(left_out, back, updates.astype(int))

@@ -1,13 +1,11 @@
 """Fit the verdicts by the inside on the zoo's table, and measure them on what was held out.
 
     python research/calibrate.py [--held-out] [--write]
-    python research/calibrate.py --in-doubt
 
 A minute or two: `research/zoo.py` trained and measured the models. In `reasoning` the fit goes by the second
 zoo; in `conflict` by the first. Without --held-out nothing of the held-out groups
 is looked at, and numbers are those of fits that leave out one task at a time. --write replaces the
-calibration of the package, the tables of calibration/calibration.md and docs/images/selective.png. --in-doubt
-prints what the rule on costly probes costs on the runs that are fit on, each without its task.
+calibration of the package, the tables of calibration/calibration.md and docs/images/selective.png.
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ from anchorlens.files.checkpoint import library_versions
 from anchorlens.verdict.calibration import FORMAT_VERSION, Calibration
 from calibration import held_out, page, tables
 from calibration.curve import selective_curve
-from calibration.doubt import said_in_doubt
 from calibration.fit import (
     BY_PROBES,
     OF_REGIME,
@@ -122,9 +119,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--held-out", action="store_true", help="open the held-out groups")
     parser.add_argument("--write", action="store_true", help="replace the calibration, tables and picture")
-    parser.add_argument(
-        "--in-doubt", action="store_true", help="the rule on costly probes, on what is fit on"
-    )
     given = parser.parse_args()
     zoo = both_zoos(pd.read_parquet(TABLE), pd.read_parquet(SECOND_TABLE))
     if not given.held_out:
@@ -132,9 +126,6 @@ def main() -> None:
     elif any((zoo["group"] == name).sum() < group.n for name, group in SECOND.items() if name not in FITTED):
         parser.error("the held-out groups are opened when all of their runs are trained; train the rest")
     calibrated, left = content(zoo)
-    if given.in_doubt:
-        Console(width=220).print(in_doubt(zoo, calibrated, left))
-        return
     said, found = said_and_tables(zoo, calibrated, left)
     console = Console(width=220)
     for name, table in found.items():
@@ -144,24 +135,6 @@ def main() -> None:
         PACKAGED.write_text(json.dumps(calibrated, indent=1) + "\n")
         page.update(PAGE, found)
         selective_curve(said).write_image(DOCS / "images/selective.png", scale=2)
-
-
-def in_doubt(zoo: Any, calibrated: dict[str, Any], left: LeftOut) -> Table:
-    """What the probe verdict is worth on the runs that are fit on, with all readings and in doubt."""
-    columns = ("runs", "assigned", "correct, of the assigned", "correct, of all", "AUC of Phase 3 against 2")
-    table = tables.markdown_table("regime", "costly probes", *columns, "runs with each probe")
-    fitted = zoo[zoo["group"].isin(FITTED) & (zoo["moment"] == 1)]
-    for regime, questions in OF_REGIME.items():
-        rows = fitted[fitted["regime"] == regime].reset_index(drop=True)
-        least = calibrated["regimes"][regime]["by_probes"]["least_probability"]
-        doubt, taken = said_in_doubt(rows, BY_PROBES, questions, least)
-        each = ", ".join(f"{name} {n}" for name, n in taken.items())
-        for title, said, probes in (("all", left[regime], "all"), ("in doubt", doubt, each)):
-            named = str(sum(one.is_named for one in said))
-            area = tables.composes_area(said) if regime == "reasoning" else "-"
-            right = (held_out.share_right(said), held_out.share(said))
-            table.add_row(regime, title, str(len(said)), named, *right, area, probes)
-    return table
 
 
 def said_and_tables(

@@ -64,9 +64,9 @@ def classify_command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with code 4 if the behavioural verdict is undecided.")
     ] = False,
-    thorough: Annotated[
+    quick: Annotated[
         bool,
-        typer.Option("--thorough", help="Measure the costly readings even if other readings assign a phase."),
+        typer.Option("--quick", help="Leave out the costly probes, which may change the phase."),
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print how each printed reading changes the odds of the phases.")
@@ -122,12 +122,10 @@ def classify_command(
         training_set = training.of(given, given.named_task)
         if path is checkpoints[-1] and not unreadable:
             training.check_use()
-        measuring = f"{title}: measuring the model; the costly probes take up to a minute"
+        measuring = f"{title}: measuring the model; the costly probes take a minute or two"
         try:
             with shared.said_when_slow(measuring):
-                verdict = classify(
-                    given, training_set=training_set, held_out=held, seed=seed, thorough=thorough
-                )
+                verdict = classify(given, training_set=training_set, held_out=held, seed=seed, quick=quick)
         except _UNREADABLE as error:
             unreadable += 1
             _refuse(path, error, as_json)
@@ -188,7 +186,7 @@ def demo_command(
     verdicts = []
     for number, (name, path, title) in enumerate(zip(MODELS, paths, titles(paths), strict=True), start=1):
         shared.say(f"{number} of {len(paths)}: {name}")
-        verdicts.append(_titled(classify(path, device="auto"), title))
+        verdicts.append(_titled(classify(path, device="auto", quick=True), title))
     printing.print_verdicts(verdicts)
     shared.say("writing the report: every probe runs on each of them")
     write_report(verdicts, page, probes=with_own([], REPORT_PROBES))

@@ -61,7 +61,8 @@ def odds(nats: float) -> str:
 
 def not_measured_in_words(by_probes: ProbeVerdict) -> str:
     """Return a sentence that lists the one or more probes that were not measured."""
-    return f"Not measured: {', '.join(by_probes.not_measured)}. The option thorough applies these probes too."
+    names = ", ".join(by_probes.not_measured)
+    return f"Not measured: {names}. Without quick, each of them is measured that could change the label."
 
 
 class RangeBar(NamedTuple):

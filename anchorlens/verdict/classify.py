@@ -69,7 +69,7 @@ def classify(
     device: str | torch.device = "auto",
     seed: int = 0,
     even_underfit: bool = True,
-    thorough: bool | None = False,
+    quick: bool = False,
     name: str | None = None,
 ) -> Verdict:
     """Classify a model as Phase 1 (memorising), 2 (generalising in distribution) or 3 (composing rules).
@@ -114,12 +114,13 @@ def classify(
             Rows that were trained do not count.
         device: the device of the measurements, which is auto, cpu, cuda, cuda:N or mps. A HookedTransformer
             remains on its device.
-        seed: the seed of the noise in the evaluation.
+        seed: the seed of the noise in the evaluation, and of the costly probes.
         even_underfit: whether to take readings of a model that has not fit its training data. The readings of
             an underfit model take seconds and do not determine a phase.
-        thorough: whether to apply the costly probes even if the readings of all other probes assign a phase.
-            The costly probes are `activation_patching`, `interchange`, `holdout` and `survival`. `survival`
-            takes half a minute or more on one core. With `None`, `classify` applies no costly probe.
+        quick: whether to leave the costly probes out of a verdict on phases, which may change its label. The
+            costly probes are `activation_patching`, `interchange`, `holdout` and `survival`. Without `quick`,
+            a costly probe is applied if it has a weight and could change the label. `survival` takes half a
+            minute or more on one core.
         name: the name of the model in the verdict and in the report, or a list of names for several models.
             The default name is the name of the file.
 
@@ -174,9 +175,8 @@ def classify(
     phase = behaviour.phase_if_clear()
     train, void = behaviour.measure("train"), _void(behaviour, even_underfit)
     is_known = behaviour.train_is_known and phase.cause != "too few training sequences"
-    by_probes = probe_verdict(
-        model, asked, training_set, train=train, train_is_known=is_known, void=void, thorough=thorough
-    )
+    about_train = {"train": train, "train_is_known": is_known}
+    by_probes = probe_verdict(model, asked, training_set, **about_train, void=void, quick=quick, seed=seed)
     about["measured"] = dict(by_probes.measured)
     caveats = (*notes, *behaviour.caveats, *_by_symmetry(behaviour), *outside_calibration(by_probes))
     warnings = tuple(dict.fromkeys(caveats))

@@ -12,8 +12,9 @@ uses only the training data and the weights, and no held-out data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -23,6 +24,7 @@ from anchorlens.files.any_module import AnyModule
 from anchorlens.files.loaded_model import LoadedModel
 from anchorlens.probes.any_model.holdout import MEMORISED, UPDATES, Holdout, holdout
 from anchorlens.probes.shared.look_up import ABOVE_CHANCE
+from anchorlens.probes.two_anchor.survival import standard_error
 from anchorlens.tasks.shared.base import Task
 from anchorlens.tasks.shared.measures import Accuracy
 from anchorlens.tasks.shared.phases import (
@@ -36,7 +38,17 @@ from anchorlens.tasks.shared.phases import (
 )
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.verdict.calibration import SOLUTIONS, LogisticModel, Values, calibration
-from anchorlens.verdict.readings import CHEAP, COSTLY, MEASURED, OF_ANY_TASK, READINGS, take_readings
+from anchorlens.verdict.readings import (
+    CHEAP,
+    COSTLY,
+    MEASURED,
+    OF_ANY_TASK,
+    READINGS,
+    SURVIVAL,
+    mean_of,
+    measurements,
+    take_readings,
+)
 from anchorlens.verdict.verdict import Evidence, ProbeVerdict, in_words
 
 if TYPE_CHECKING:
@@ -46,6 +58,8 @@ NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2":
 """The number of each phase by label. The label is "Phase 2" if commutativity is undefined."""
 SAYS_NOTHING = 0.05
 """The smallest increase in the log-odds of a label, in nats, at which a reading has a vote."""
+_FAR = 1e9
+"""A value of a reading beyond the range of every vote, which counts as the end of the range."""
 _MEANINGS = {
     "holdout_ratio": f"after {UPDATES[-1]} updates without a tenth of the training data: accuracy on that "
     "tenth, over the accuracy on the other data, both above chance",
@@ -71,7 +85,8 @@ def probe_verdict(
     train: Accuracy | None = None,
     train_is_known: bool = True,
     void: Phase | None = None,
-    thorough: bool | None = False,
+    quick: bool = False,
+    seed: int = 0,
 ) -> ProbeVerdict:
     """Assign the phase, solution or label that the readings support.
 
@@ -85,8 +100,9 @@ def probe_verdict(
             phase assumes that the model has fit its training data.
         void: the reason why the answers exclude every phase. If there is a reason, the function takes no
             readings.
-        thorough: whether to take the costly readings even if the other readings assign a phase. With `None`,
-            no costly reading is taken.
+        quick: whether to take no costly reading. Otherwise, costly readings are taken, the least costly
+            first, as long as they could change the label.
+        seed: the seed of `holdout` and `survival`.
 
     Returns:
         The most probable phase with the probability of each phase, or no phase with a reason. The reason is
@@ -101,7 +117,7 @@ def probe_verdict(
         underfit = Phase.undecided("underfit", why)
     if not task.has_anchors:
         why_not = void if void is not None and void.cause == "underfit" else None
-        by_probes = by_holdout(model, task, training_set, why_not=why_not)
+        by_probes = by_holdout(model, task, training_set, why_not=why_not, seed=seed)
         if underfit is not None and by_probes.phase.cause == "no readings":
             by_probes = replace(by_probes, phase=underfit)
         return by_probes
@@ -115,10 +131,18 @@ def probe_verdict(
         known = features(model, anchors)
         fitted, distance = of_regime.by_probes, of_regime.range.distance(known)
         known_data = training_set if train_is_known else None
-        values = take_readings(model, anchors, names=CHEAP, training_set=known_data)
-        for name in COSTLY if thorough or (thorough is not None and underfit is None) else ():
-            if _has_weight(name, fitted) and (thorough or not assigns_phase(fitted, values, distance)):
-                values |= take_readings(model, anchors, names=[name], training_set=known_data)
+        values, survived = take_readings(model, anchors, names=CHEAP, training_set=known_data), []
+        costly = [name for name in COSTLY if _has_weight(name, fitted)]
+        for place, name in enumerate(costly if underfit is None and not quick else ()):
+            if is_settled(fitted, values, costly[place:], distance):
+                break
+            if name == SURVIVAL.measurement:
+                survived = measurements(model, anchors, names=[name], seed=2 * seed)[name]
+                if not _is_steady(fitted, values, distance, survived, n_errors=2):
+                    survived += measurements(model, anchors, names=[name], seed=2 * seed + 1)[name]
+                values[SURVIVAL.name] = mean_of(survived, SURVIVAL.field)
+            else:
+                values |= take_readings(model, anchors, names=[name], training_set=known_data, seed=seed)
     except ValueError as error:
         return ProbeVerdict(Phase.undecided("no readings", str(error)), None)
     probabilities = fitted.probabilities(values, distance)
@@ -127,6 +151,15 @@ def probe_verdict(
     missing = (one.probe for one in unmeasured if _has_weight(one.measurement, fitted))
     phase = underfit or likeliest_phase(probabilities, fitted.least_probability)
     readings = evidence(fitted, shown, distance)
+    if len(survived) > 1:
+        error = f"± {standard_error(survived):.2f}"
+        if not _is_steady(fitted, values, distance, survived, n_errors=1):
+            why = f"the error of survival, {values[SURVIVAL.name]:.2f} {error}, changes the label"
+            phase = Phase.undecided("ambiguous", f"{why} ({in_words(probabilities)})")
+        meaning = f"{SURVIVAL.meaning}, the mean of two measurements, {error}"
+        readings = tuple(
+            replace(one, meaning=meaning) if one.reading == SURVIVAL.name else one for one in readings
+        )
     outside = tuple(of_regime.range.outside(known))
     return ProbeVerdict(phase, probabilities, readings, outside, tuple(dict.fromkeys(missing)))
 
@@ -187,15 +220,40 @@ def _has_weight(measurement: str, fitted: LogisticModel) -> bool:
     return not names.isdisjoint(fitted.voters)
 
 
-def assigns_phase(fitted: LogisticModel, values: Values, distance: float = 0.0) -> bool:
-    """Return whether a phase or solution has the least probability by some readings.
+def is_settled(
+    fitted: LogisticModel, values: Values, not_taken: Sequence[str], distance: float = 0.0
+) -> bool:
+    """Return whether the same phase or solution is assigned for any values of some readings.
+
+    The inputs for which a label has at least a given probability are convex, because its probability is a
+    product of logistic functions. So the ends of the ranges of the votes are sufficient.
 
     Args:
         fitted: the model of the verdict.
         values: the readings and their values. Readings may be missing.
+        not_taken: the names of the measurements whose readings may have any value.
         distance: the distance from the calibration models, at least 0.
     """
-    return likeliest_phase(fitted.probabilities(values, distance), fitted.least_probability).is_named
+    free = [one.name for one in READINGS if one.measurement in not_taken and one.name in fitted.voters]
+    ends = product((None, -_FAR, _FAR), repeat=len(free))
+    phases = [_phase(fitted, {**values, **dict(zip(free, end, strict=True))}, distance) for end in ends]
+    return phases[0].is_named and len({phase.label for phase in phases}) == 1
+
+
+def _is_steady(
+    fitted: LogisticModel, values: Values, distance: float, survived: Sequence[Any], n_errors: float
+) -> bool:
+    """Return whether the label is the same at both ends of an interval around the mean of `survival`."""
+    value = mean_of(survived, SURVIVAL.field)
+    if value is None:
+        return True
+    width = n_errors * standard_error(survived)
+    around = ({**values, SURVIVAL.name: value + change} for change in (-width, 0, width))
+    return len({_phase(fitted, one, distance).label for one in around}) == 1
+
+
+def _phase(fitted: LogisticModel, values: Values, distance: float) -> Phase:
+    return likeliest_phase(fitted.probabilities(values, distance), fitted.least_probability)
 
 
 def by_phase(probabilities: Mapping[str, float]) -> dict[Any, float]:
@@ -238,7 +296,12 @@ def likeliest_phase(probabilities: Mapping[str, float], least: float) -> Phase:
 
 
 def by_holdout(
-    model: HookedTransformer, task: Task, training_set: object = None, *, why_not: Phase | None = None
+    model: HookedTransformer,
+    task: Task,
+    training_set: object = None,
+    *,
+    why_not: Phase | None = None,
+    seed: int = 0,
 ) -> ProbeVerdict:
     """Measure whether a model memorised its training data or learnt a rule.
 
@@ -247,6 +310,7 @@ def by_holdout(
         task: a task without anchors.
         training_set: the training data of the model. Default: training data drawn by the task.
         why_not: the reason why the probe is not applied, or `None` to apply the probe.
+        seed: the seed of `holdout`.
 
     Returns:
         The verdict, with the label `memorised` or `learnt a rule`. The verdict has a reason instead of a
@@ -257,7 +321,9 @@ def by_holdout(
     if why_not is not None:
         return ProbeVerdict(why_not, None, weights)
     try:
-        found = probes.apply(holdout, LoadedModel(task=task, in_memory=model), training_set=training_set)
+        found = probes.apply(
+            holdout, LoadedModel(task=task, in_memory=model), training_set=training_set, seed=seed
+        )
     except ValueError as error:
         return ProbeVerdict(Phase.undecided("no readings", str(error)), None, weights)
     assert isinstance(found, Holdout)

@@ -169,6 +169,8 @@ def _readings(measurement: str, sees: Sees = "trained pairs", **meanings: str) -
 
 _LATE = ", before the last MLP"
 _MARGIN = "margin on trained pairs with fresh noise"
+SURVIVAL = Reading("survival", "survival", "accuracy on trained pairs that further training leaves out")
+"""The reading of `survival`, which a verdict may take twice."""
 READINGS: tuple[Reading, ...] = (
     *_readings(
         "mask_key_token",
@@ -248,7 +250,7 @@ READINGS: tuple[Reading, ...] = (
         "training data",
         holdout_ratio="accuracy on training data that further training leaves out",
     ),
-    *_readings("survival", survival="accuracy on trained pairs that further training leaves out"),
+    SURVIVAL,
 )
 """All readings, in the order of the probes."""
 OF_ANY_TASK: tuple[Reading, ...] = (
@@ -264,7 +266,12 @@ the task."""
 
 
 def measurements(
-    model: HookedTransformer, task: AnchorTask, *, names: Collection[str] = EVERY, training_set: object = None
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    names: Collection[str] = EVERY,
+    training_set: object = None,
+    seed: int = 0,
 ) -> dict[str, list[ProbeResult]]:
     """Apply the probes whose results contain the readings.
 
@@ -273,6 +280,7 @@ def measurements(
         task: the task of the model.
         names: the names of the measurements to take, from `MEASURED`. Default: all measurements.
         training_set: the training data of the model. Default: training data drawn by the task.
+        seed: the seed of the costly probes.
 
     Returns:
         A map from each measurement to the results of its probe. If the probe has an option for the key's
@@ -289,7 +297,8 @@ def measurements(
         if name not in names:
             continue
         asked = [measured.at(task, one) for one in positions] if measured.at else [measured.options]
-        data = {"training_set": training_set} if needs_training_set(measured.probe) else {}
+        data: dict[str, Any] = {"seed": seed} if measured.costly else {}
+        data |= {"training_set": training_set} if needs_training_set(measured.probe) else {}
         try:
             results[name] = [probes.apply(measured.probe, model, task, **data, **one) for one in asked]
         except (ValueError, torch.linalg.LinAlgError) as error:  # pyright: ignore[reportPrivateImportUsage]
@@ -300,7 +309,12 @@ def measurements(
 
 
 def take_readings(
-    model: HookedTransformer, task: AnchorTask, *, names: Collection[str] = EVERY, training_set: object = None
+    model: HookedTransformer,
+    task: AnchorTask,
+    *,
+    names: Collection[str] = EVERY,
+    training_set: object = None,
+    seed: int = 0,
 ) -> dict[str, float | None]:
     """Take the readings of a model.
 
@@ -311,6 +325,7 @@ def take_readings(
             measurements.
         training_set: the training data of the model. Default: `holdout` uses training data drawn by the task.
             The relative margin is then missing unless the margin with fresh noise is at most 0.
+        seed: the seed of the costly probes.
 
     Returns:
         A map from the name of each reading to its mean value over `reading_positions`. A value is `None` if
@@ -326,7 +341,7 @@ def take_readings(
         >>> readings["information_flow.margin"] < 0  # a random start does not know the answers
         True
     """
-    results = measurements(model, task, names=names, training_set=training_set)
+    results = measurements(model, task, names=names, training_set=training_set, seed=seed)
     found = {}
     for reading in READINGS:
         if reading.measurement in results:

@@ -3,9 +3,9 @@
     python examples/benchmarks/classify.py [CKPT ...] [--turns 3]
 
 Without checkpoints the four shipped ones are taken. The rows are whole processes, one after the other in
-turns: the imports alone; the first checkpoint's evaluation with all readings but the costly ones; the whole
-command; the same with all readings, and with a report; and ten checkpoints (the given ones, repeated), which
-shows what every checkpoint costs. Processor time changes less than the clock's while other work runs.
+turns: the imports alone; the command for each checkpoint; the same without the costly probes for the last
+one, and with a report; and ten checkpoints (the given ones, repeated), which shows what every checkpoint
+costs without costly probes. Processor time changes less than the clock's while other work runs.
 """
 
 from __future__ import annotations
@@ -27,17 +27,6 @@ from rich.table import Table
 from anchorlens.training import checkpoints
 
 IMPORTS = "import anchorlens.verdict, transformer_lens"
-CHEAP = """
-import sys
-from anchorlens import load_checkpoint
-from anchorlens.training.child_processes import keep_freed_memory
-from anchorlens.verdict.readings import CHEAP, take_readings
-
-keep_freed_memory()  # as the command line does
-checkpoint = load_checkpoint(sys.argv[1])
-checkpoint.evaluate(training_set=checkpoint.lazy_training_set())
-take_readings(checkpoint.build_model(), checkpoint.task, names=CHEAP)
-"""
 N_MANY = 10
 
 
@@ -62,11 +51,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         commands = {
             "imports alone": [sys.executable, "-c", IMPORTS],
-            "without costly readings": [sys.executable, "-c", CHEAP, paths[0]],
-            "classify": [*classify, paths[0]],
-            "classify --thorough": [*classify, paths[0], "--thorough"],
-            "classify --report": [*classify, paths[0], "--report", f"{folder}/report.html"],
-            f"classify, {N_MANY} checkpoints": [*classify, *itertools.islice(itertools.cycle(paths), N_MANY)],
+            **{f"classify {Path(path).name}": [*classify, path] for path in paths},
+            "classify --quick": [*classify, paths[-1], "--quick"],
+            "classify --quick --report": [
+                *classify, paths[-1], "--quick", "--report", f"{folder}/report.html"
+            ],
+            f"classify --quick, {N_MANY} checkpoints": [
+                *classify, "--quick", *itertools.islice(itertools.cycle(paths), N_MANY)
+            ],
         }
         measured: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         for _ in range(given.turns):

@@ -10,7 +10,7 @@ import numpy as np
 
 from anchorlens.tasks.shared.phases import ID_THRESHOLD, LABELS, OOD_THRESHOLD
 from anchorlens.verdict.calibration import CalibrationRange, LogisticModel, Values
-from anchorlens.verdict.probe_verdict import NUMBERS, assigns_phase, by_phase, likeliest_phase
+from anchorlens.verdict.probe_verdict import NUMBERS, by_phase, is_settled, likeliest_phase
 from anchorlens.verdict.readings import COSTLY, READINGS
 from calibration.compared import ends_by_hyperparameters
 from calibration.fit import UNDECIDED, given, label_of, values_of
@@ -71,7 +71,7 @@ def verdicts(
     by: Mapping[str, LogisticModel],
     distances: Sequence[float] | None = None,
     *,
-    in_doubt: bool = False,
+    costly: Sequence[str] = COSTLY,
 ) -> list[Said]:
     """What is said of every run that has a phase, or a solution, by definition.
 
@@ -79,7 +79,7 @@ def verdicts(
         rows: runs, one row each.
         by: regime -> its verdict.
         distances: of each from what the verdict was fit on; 0 if left out.
-        in_doubt: whether costly readings are taken only while no phase is assigned, as `classify` does.
+        costly: the costly probes whose readings are used.
     """
     spread = [0.0] * len(rows) if distances is None else distances
     probabilities = []
@@ -87,19 +87,23 @@ def verdicts(
         model = by[row["regime"]]
         model = model if row["commutes"] or row["regime"] == "conflict" else model.without_commutativity()
         there = given(values)
-        used = without_needless(model, there, away) if in_doubt else there
-        probabilities.append(model.probabilities(used, away))
+        probabilities.append(model.probabilities(with_costly(there, costly), away))
     return said_of(rows, probabilities, {regime: model.least_probability for regime, model in by.items()})
 
 
-def without_needless(model: LogisticModel, values: Values, distance: float) -> dict[str, float | None]:
-    """The readings that one verdict takes of a model: a costly probe only while no phase is assigned."""
-    costly = {one.name for one in READINGS if one.measurement in COSTLY}
-    used = {name: value for name, value in values.items() if name not in costly}
-    for probe in COSTLY:
-        if not assigns_phase(model, used, distance):
-            used |= {one.name: values.get(one.name) for one in READINGS if one.measurement == probe}
-    return used
+def with_costly(values: Values, costly: Sequence[str]) -> dict[str, float | None]:
+    """The readings of a model without those of all other costly probes."""
+    left_out = {one.name for one in READINGS if one.measurement in COSTLY and one.measurement not in costly}
+    return {name: value for name, value in values.items() if name not in left_out}
+
+
+def needed(model: LogisticModel, values: Values, distance: float) -> Sequence[str]:
+    """The costly probes that a verdict applies to a model, because they could change its label."""
+    for place in range(len(COSTLY)):
+        used = with_costly(values, COSTLY[:place])
+        if is_settled(model, used, COSTLY[place:], distance):
+            return COSTLY[:place]
+    return COSTLY
 
 
 def said_of(

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 from anchorlens.tasks.shared.phases import FIT_THRESHOLD, LABELS
 from anchorlens.verdict.calibration import SOLUTIONS, Calibration, Regime
 from anchorlens.verdict.explanation import TIE
-from anchorlens.verdict.readings import READINGS
+from anchorlens.verdict.readings import COSTLY, READINGS
 from calibration.compared import area, log_odds_of_each, mean_loss
 from calibration.fit import BY_PROBES, OF_REGIME, UNDECIDED, asked, given, label_of, values_of
 from calibration.held_out import (
@@ -24,13 +24,13 @@ from calibration.held_out import (
     calibration_error,
     distances,
     is_held_out,
+    needed,
     resampled,
     right_commutativity,
     share,
     share_assigned,
     share_right,
     verdicts,
-    without_needless,
 )
 from calibration.runs import FITTED, GROUPS, SECOND
 from calibration.votes import Table as Rows
@@ -218,7 +218,7 @@ def tie_table(said: Sequence[Said]) -> Table:
 
 
 def costly_table(rows: Rows, fitted: Calibration) -> Table:
-    """What the probe verdict is worth with all readings, and with costly probes while it assigns no phase.
+    """What the probe verdict is worth with the costly probes, which is the default, and without (`--quick`).
 
     Args:
         rows: of runs at their end, one each, of which those held out are asked; all where none is.
@@ -232,15 +232,13 @@ def costly_table(rows: Rows, fitted: Calibration) -> Table:
         mine = rows[rows["regime"] == regime].reset_index(drop=True)
         spread, model = distances(mine, of_regime.range), of_regime.by_probes
         readings = [given(row) for _, row in values_of(mine).iterrows()]
-        n_slow = sum(
-            "survival.survival" in without_needless(model, values, away)
-            for values, away in zip(readings, spread, strict=True)
-        )
-        for title, in_doubt in (("all", False), ("in doubt", True)):
-            said = verdicts(mine, {regime: model}, spread, in_doubt=in_doubt)
+        applied = [needed(model, *one) for one in zip(readings, spread, strict=True)]
+        n_slow = sum("survival" in probes for probes in applied)
+        for title, costly in (("measured", COSTLY), ("left out", ())):
+            said = verdicts(mine, {regime: model}, spread, costly=costly)
             named = sum(one.is_named for one in said)
             area = composes_area(said) if regime == "reasoning" else "-"
-            slow = f"{n_slow if in_doubt else len(mine)} of {len(mine)}" if regime == "reasoning" else "-"
+            slow = f"{n_slow if costly else 0} of {len(mine)}" if regime == "reasoning" else "-"
             table.add_row(
                 regime, title, str(len(said)), str(named), share_right(said), share(said), area, slow
             )

@@ -275,15 +275,29 @@ def test_the_shipped_fit_goes_by_the_runs_that_were_trained_when_the_first_held_
     assert not any(name.startswith("gradient_sharing") for name in composes)
 
 
-@pytest.mark.parametrize("in_doubt", [False, True])
-def test_a_model_that_composes_is_never_called_phase_1(second, in_doubt):
+@pytest.mark.parametrize("costly", [COSTLY, ()])
+def test_a_model_that_composes_is_never_called_phase_1(second, costly):
     """Of all runs of the second zoo with ID from .90 and train from .90 to .97, fit on or held out."""
     some = second[second["train"].between(0.90, 0.97) & (second["id"] >= 0.9)]
     some = some[[fit.label_of(row) == LABELS[3] for _, row in some.iterrows()]].reset_index(drop=True)
     of_regime = calibration().regimes["reasoning"]
     by, spread = {"reasoning": of_regime.by_probes}, held_out.distances(some, of_regime.range)
-    said = held_out.verdicts(some, by, spread, in_doubt=in_doubt)
+    said = held_out.verdicts(some, by, spread, costly=costly)
     assert len(said) >= 5 and not any(one.ends[1] == one.sure for one in said)
+
+
+def test_a_costly_probe_that_is_left_out_would_not_change_the_label(second):
+    of_regime, n_left_out = calibration().regimes["reasoning"], 0
+    model = of_regime.by_probes
+    away = held_out.distances(second, of_regime.range)
+    for distance, (_, row) in zip(away, fit.values_of(second).iterrows(), strict=True):
+        values = fit.given(row)
+        used = held_out.with_costly(values, probes := held_out.needed(model, values, distance))
+        found = [model.probabilities(one, distance) for one in (values, used)]
+        labels = {likeliest_phase(one, model.least_probability).label for one in found}
+        assert len(labels) == 1
+        n_left_out += len(probes) < len(COSTLY)
+    assert n_left_out > 20
 
 
 class TestCounts:

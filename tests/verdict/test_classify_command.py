@@ -31,7 +31,7 @@ def broken(tmp_path_factory):
     return str(path)
 
 
-call = functools.partial(anchorlens_command.call, "classify", code=None, columns=80)
+call = functools.partial(anchorlens_command.call, "classify", "--quick", code=None, columns=80)
 
 
 def test_one_checkpoint_is_a_page_for_people():

@@ -149,12 +149,12 @@ class TestVerdicts:
 
     def test_without_them_it_says_what_it_assumes(self):
         model = PHASE3.build_model()
-        verdict = classify(model, TASK)
+        verdict = classify(model, TASK, quick=True)
         assert verdict.phase.label == "Phase 3"
         (note,) = verdict.warnings
         assert "never trained on the pairs (3, 4) and (4, 3), nor on key x at position i where x" in note
         assert note.isprintable() and "fresh noise" in note
-        assert classify(model, TASK, training_set=TASK.sample(50)).warnings == ()
+        assert classify(model, TASK, training_set=TASK.sample(50), quick=True).warnings == ()
 
 
 class TestAtChance:

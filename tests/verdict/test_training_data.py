@@ -108,7 +108,9 @@ class TestOnTheCommandLine:
     @pytest.mark.slow
     def test_they_are_for_those_that_do_not_carry_their_own(self, files):
         phase3 = checkpoints.shipped()[-1]
-        done = call("classify", files / "untold.pt", phase3, "--json", "--train-data", files / "data.csv")
+        done = call(
+            "classify", "--quick", files / "untold.pt", phase3, "--json", "--train-data", files / "data.csv"
+        )
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         assert [row["phase"]["label"] for row in rows] == ["Phase 1", "Phase 3"] and done.exit_code == 0
         assert [row["behaviour"]["train_source"] for row in rows] == ["training set"] * 2

@@ -98,7 +98,7 @@ def _train(cells: Sequence[NamedRun], folder: SweepFolder) -> list[TrainResult]:
 def _content(run: RunConfig, result: TrainResult) -> dict[str, Any]:
     """Return the content of `cell.json` besides the id."""
     last = result.log[-1] if result.log else {}
-    verdict = classify(result, device=run.train_config.device, even_underfit=False, thorough=None)
+    verdict = classify(result, device=run.train_config.device, even_underfit=False, quick=True)
     model, task = verdict.subject.model_and_task()
     return {
         "status": result.status,

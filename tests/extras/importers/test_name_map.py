@@ -227,7 +227,7 @@ def write_map(folder, **changes):
 class TestAFile:
     def test_counts_if_it_answers_its_training_data(self, files, trained):
         model, data = trained
-        verdict = classify(files / "w.pt", config=files / "map.json", training_set=data, thorough=None)
+        verdict = classify(files / "w.pt", config=files / "map.json", training_set=data, quick=True)
         torch.testing.assert_close(verdict.subject.model(TOKENS), logits(model, TOKENS), rtol=1e-4, atol=1e-4)
         said, n_ignored = (
             "; ".join(verdict.warnings),

@@ -36,7 +36,7 @@ class TestACell:
 
     def test_has_the_numbers_of_classify(self, done):
         cell = done.cells[0]
-        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
+        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"), quick=True)
         assert cell.numbers["ood"] == verdict.behaviour.ood.value
         assert cell.numbers["label"] == verdict.phase.label
         assert cell.numbers["solution"] == verdict.behaviour.solution
@@ -45,7 +45,7 @@ class TestACell:
     def test_that_has_fit_its_data_has_every_reading(self, tmp_path):
         (run,) = tiny({"seed": [0]}, steps=100, n_samples=64, lr=1e-2, warmup_steps=5, gamma=0.5)
         (cell,) = sweep([run], tmp_path, engine="serial")
-        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
+        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"), quick=True)
         assert cell.numbers["train"] > 0.9
         inside = verdict.by_probes
         assert cell.numbers["probability Phase 3"] == pytest.approx(inside.probabilities["Phase 3"], abs=1e-6)
@@ -56,7 +56,7 @@ class TestACell:
     def test_that_has_not_fit_them_has_what_is_drawn_and_no_readings(self, done):
         """`classify` of the same checkpoint gives the same phases."""
         cell = done.cells[0]
-        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"))
+        verdict = classify(load_checkpoint(cell.path / "ckpt.pt"), quick=True)
         assert cell.numbers["train"] < 0.9
         assert [name for name in cell.numbers if name.startswith(("reading", "probability"))] == []
         assert cell.verdict.by_probes.phase == verdict.by_probes.phase

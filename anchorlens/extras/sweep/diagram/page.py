@@ -242,6 +242,6 @@ def _write_reports(result: SweepResult, path: Path, progress: bool | float | Non
             show(n_done, identity)
             report = folder / f"{identity}.html"
             if not report.exists():
-                write_report([classify(*of_cell, thorough=None)], report)
+                write_report([classify(*of_cell, quick=True)], report)
         show(len(trained), "done")
     return {identity: f"{quote(folder.name)}/{identity}.html" for identity in trained}

@@ -41,8 +41,8 @@ AGREEMENT: Mapping[bool | None, Agreement] = {
 
 HELD_OUT_RUNS = 170
 RIGHT = {"default": 145, "quick": 134, "hyperparameters": 131}
-"""The number of held-out runs on which the probe verdict by default, the same with `--quick`, and the hyperparameters
-alone assign the right phase (`python research/calibrate.py --held-out`)."""
+"""The number of held-out runs on which the probe verdict by default, the same with `--quick`, and the
+hyperparameters alone assign the right phase (`python research/calibrate.py --held-out`)."""
 
 
 def trust_in_words() -> str:

@@ -48,17 +48,14 @@ def main() -> None:
     given = parser.parse_args()
     paths = [str(path) for path in given.checkpoints or checkpoints.shipped()]
     classify = [sys.executable, "-m", "anchorlens", "classify", "--json"]
+    quick, many = [*classify, "--quick"], itertools.islice(itertools.cycle(paths), N_MANY)
     with tempfile.TemporaryDirectory() as folder:
         commands = {
             "imports alone": [sys.executable, "-c", IMPORTS],
             **{f"classify {Path(path).name}": [*classify, path] for path in paths},
-            "classify --quick": [*classify, paths[-1], "--quick"],
-            "classify --quick --report": [
-                *classify, paths[-1], "--quick", "--report", f"{folder}/report.html"
-            ],
-            f"classify --quick, {N_MANY} checkpoints": [
-                *classify, "--quick", *itertools.islice(itertools.cycle(paths), N_MANY)
-            ],
+            "classify --quick": [*quick, paths[-1]],
+            "classify --quick --report": [*quick, paths[-1], "--report", f"{folder}/report.html"],
+            f"classify --quick, {N_MANY} checkpoints": [*quick, *many],
         }
         measured: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
         for _ in range(given.turns):

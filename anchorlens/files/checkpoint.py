@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from anchorlens import configuration
 from anchorlens.configuration import article, as_path, check_kind, check_number, checked_arguments
 from anchorlens.engine import architecture
 from anchorlens.files import container
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.recipes.train_config import TrainConfig, checkpoint_in, read_start
 from anchorlens.safe import CheckpointError, read_tensors, reading
 from anchorlens.tasks.registry import read_stored_task, task_or_default
@@ -27,9 +28,6 @@ from anchorlens.tasks.shared.evaluator import check_memory
 from anchorlens.tasks.shared.task_errors import evaluated, task_errors
 from anchorlens.texts import LONGEST, safe_repr, safe_text
 from anchorlens.views import html
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 FORMAT = "anchorlens checkpoint"
 FORMAT_VERSION = 1

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from anchorlens.configuration import check_choice, check_kind, checked_arguments
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.config import ModelConfig
 from anchorlens.models.devices import choose_device
 from anchorlens.models.gamma import initial_weights, is_frozen
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 
 @checked_arguments()

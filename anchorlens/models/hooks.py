@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from einops import rearrange
@@ -15,12 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
+from anchorlens.models.annotations import HookedTransformer, HookPoint
 from anchorlens.models.running import attached, check_tokens, device_of, measuring, sequences_per_batch
-
-if TYPE_CHECKING:
-    from transformer_lens.hook_points import HookPoint
-
-    from anchorlens.models.library import HookedTransformer
 
 EMBED = "hook_embed"
 """The token embeddings without position embeddings, [batch, pos, d_model], which are not in a layer."""

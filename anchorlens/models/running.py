@@ -10,15 +10,13 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.config import ModelConfig
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 BATCH_BYTES = 256 * 2**20
 """The largest number of bytes of activations in one batch, unless a single sequence takes more."""

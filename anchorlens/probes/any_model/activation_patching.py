@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import plotly.graph_objects as go
 
 from anchorlens.models import hooks
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots import COSINE
 from anchorlens.plots.of_probes import place_map
 from anchorlens.probes.shared.anchor_sequences import checked_position
@@ -19,11 +19,6 @@ from anchorlens.probes.shared.interventions import (
     sequences_that_differ,
 )
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from anchorlens.models.library import HookedTransformer
 
 SITES = (hooks.RESID_PRE, hooks.ATTN_OUT, hooks.MLP_OUT)
 

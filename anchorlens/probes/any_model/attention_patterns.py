@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from einops import rearrange
 from plotly.subplots import make_subplots
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.hooks import PATTERN, read
 from anchorlens.plots import SHARE, styled
 from anchorlens.plots.picture import drawn_by, script_json
@@ -18,10 +19,6 @@ from anchorlens.probes.shared.anchor_sequences import checked_sequences, default
 from anchorlens.probes.shared.checks import check_inputs, check_model, token_rows, two_anchor_task
 from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
-
 
 MOST_DRAWN = 64
 """The largest number of heads in the plot. The result contains the attention of all heads."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import plotly.graph_objects as go
@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
 from anchorlens.probes.shared.checks import check_model, two_anchor_task, whole_numbers
 from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
@@ -19,9 +20,6 @@ from anchorlens.probes.shared.linalg import gaussian_stable_rank, lag_cosines, p
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 TokenSet: TypeAlias = Literal["number tokens", "tokens of the task", "all tokens", "given tokens"]
 _LEAST_LAGS = 13

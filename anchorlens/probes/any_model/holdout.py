@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,6 +16,7 @@ from anchorlens.configuration import check_number
 from anchorlens.engine.numerics import numeric_settings
 from anchorlens.files.any_module import AnyModule, of_any_module
 from anchorlens.files.model_input import given_training_data
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.running import check_tokens, device_of, evaluation_mode
 from anchorlens.models.wrappers import is_hooked
 from anchorlens.plots import BLUE, CATEGORIES, GREY, ORANGE, styled
@@ -24,14 +25,10 @@ from anchorlens.probes.shared.contract import ProbeResult, number, probe_result,
 from anchorlens.probes.shared.look_up import ABOVE_CHANCE, LookUp
 from anchorlens.probes.shared.parameters import Copies
 from anchorlens.randomness import generator
-from anchorlens.tasks.shared.base import Batch
+from anchorlens.tasks.shared.base import Batch, Task
 from anchorlens.tasks.shared.batch import TokenBatch, distinct_rows, token_batch
 from anchorlens.tasks.shared.evaluator import check_capacity
 from anchorlens.tasks.shared.task_errors import task_errors
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
-    from anchorlens.tasks.shared.base import Task
 
 UPDATES = (0, 20, 40, 80, 100)
 """The number of updates before each measurement."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.configuration import check_number
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots import cosine_heatmap, styled
 from anchorlens.probes.shared.checks import check_layer, check_model
 from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_any
 from anchorlens.probes.shared.linalg import cosine_matrix, greedy_groups, merged_heads, single
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 PARALLEL = 0.9
 """The |cosine| above which two neurons count as parallel."""

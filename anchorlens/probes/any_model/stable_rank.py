@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots import BLUE, ORANGE, styled
 from anchorlens.probes.shared.checks import check_finite, check_layer, check_model
 from anchorlens.probes.shared.contract import ProbeResult, number, probe_result, takes_any
 from anchorlens.probes.shared.linalg import gaussian_stable_rank, short_name, stable_rank_of, weight_matrices
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 FIRST = "blocks.0.attn.W_Q"
 """The name of the matrix whose stable rank is the reading."""

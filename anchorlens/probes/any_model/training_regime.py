@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots import BLUE, COSINE, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import trained_sequences
 from anchorlens.probes.shared.checks import check_count, check_inputs, check_model, two_anchor_task
@@ -15,9 +16,6 @@ from anchorlens.probes.shared.contract import ProbeResult, finite_number, probe_
 from anchorlens.probes.shared.linalg import short_name, weight_matrices
 from anchorlens.probes.shared.parameters import tangent_kernel
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 
 @probe_result

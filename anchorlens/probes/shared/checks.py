@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -12,12 +12,10 @@ from torch import Tensor, nn
 
 from anchorlens.configuration import check_number
 from anchorlens.files.model_input import HINT
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.tasks.shared.evaluator import check_capacity
+from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
-    from anchorlens.tasks.two_anchor.task import AnchorTask
 
 
 class WeightsRefused(ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,10 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from anchorlens.models import hooks
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.running import device_of, measuring
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 
 def margin(

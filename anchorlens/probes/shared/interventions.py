@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -14,16 +14,12 @@ from torch import Tensor
 
 from anchorlens.configuration import check_choice
 from anchorlens.models import hooks
+from anchorlens.models.annotations import HookedTransformer, HookPoint
 from anchorlens.models.running import attached
 from anchorlens.probes.shared.checks import token_rows
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    from transformer_lens.hook_points import HookPoint
-
-    from anchorlens.models.library import HookedTransformer
 
 Queries = Literal["all", "last"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from anchorlens.configuration import check_number
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
+from anchorlens.models.annotations import HookedTransformer
 
 _MOST_ROWS_SQUARED = 4096
 """The largest number of rows for which `lag_cosines` computes the cosines of all rows."""

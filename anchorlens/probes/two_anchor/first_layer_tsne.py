@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import plotly.graph_objects as go
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.hooks import after_attention
 from anchorlens.plots.of_probes import cluster_figure
 from anchorlens.probes.shared.anchor_sequences import mirrored_pairs
@@ -15,11 +15,6 @@ from anchorlens.probes.shared.linalg import silhouette, tsne
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from anchorlens.models.library import HookedTransformer
 
 
 @probe_result

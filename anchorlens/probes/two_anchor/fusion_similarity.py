@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from einops import rearrange
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.hooks import after_attention
 from anchorlens.plots.of_probes import key_cosines
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
@@ -16,11 +17,6 @@ from anchorlens.probes.shared.contract import ProbeResult, mean_number, probe_re
 from anchorlens.probes.shared.linalg import compare_groups, saturated
 from anchorlens.tasks.two_anchor.task import AnchorTask
 from anchorlens.texts import safe_repr
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from anchorlens.models.library import HookedTransformer
 
 PAPER_COMPARISONS = (((3, 3), (2, 2)), ((1, 2), (1, 3)))
 """The anchor pairs that figure 4 of arXiv 2405.05409 compares because these pairs reach equal targets."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from jaxtyping import Float
 from plotly.subplots import make_subplots
 from torch import Tensor
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.running import device_of, evaluation_mode
 from anchorlens.plots import box_cells, cosine_heatmap, styled
 from anchorlens.probes.shared.anchor_sequences import at_trained_places
@@ -20,11 +22,6 @@ from anchorlens.probes.shared.parameters import answered_with, differentiated, i
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from anchorlens.models.library import HookedTransformer
 
 RELATIONS = ("none", "some", "mirror")
 """The relations of two pairs, which share no anchor, some anchor, or all anchors in reverse order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import plotly.graph_objects as go
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from anchorlens.configuration import check_choice, check_number
 from anchorlens.models import hooks
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots import BLUE, EFFECT, NO_EFFECT, ORANGE, styled
 from anchorlens.probes.shared.anchor_sequences import checked_sequences, default_sequence, trained_sequences
 from anchorlens.probes.shared.checks import check_count, check_inputs, check_layer
@@ -21,9 +22,6 @@ from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_a
 from anchorlens.probes.shared.edge_effects import N_ROUTE_SEQUENCES, Routes, drops, margin, routes
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 MOST_LINES = 400
 """The largest number of lines in one diagram. The diagram prefers lines with large effects and attention."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from anchorlens.models import hooks
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots.of_probes import place_map
 from anchorlens.probes.any_model.activation_patching import SITES
 from anchorlens.probes.shared.anchor_sequences import checked_position
@@ -21,11 +23,6 @@ from anchorlens.probes.shared.interventions import patched_logits
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import Pair, Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from anchorlens.models.library import HookedTransformer
 
 
 @probe_result

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+import plotly.graph_objects as go
 from jaxtyping import Int
 
 from anchorlens.configuration import check_choice
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots.of_probes import cluster_figure
 from anchorlens.probes.shared.anchor_sequences import checked_position, mirrored_pairs
 from anchorlens.probes.shared.checks import check_count, check_inputs
@@ -18,11 +20,6 @@ from anchorlens.probes.shared.linalg import mirror_merge, silhouette, tsne
 from anchorlens.randomness import generator
 from anchorlens.tasks.two_anchor.sequences import AnchorBatch, Pair
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from anchorlens.models.library import HookedTransformer
 
 Noise = Literal["independent", "shared"]
 """The kind of noise. `independent` noise is drawn for every sequence, and `shared` noise is the same in

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 import torch
 from einops import reduce
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots import box_cells, cosine_heatmap, styled
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position
 from anchorlens.probes.shared.checks import check_inputs
@@ -16,9 +17,6 @@ from anchorlens.probes.shared.contract import ProbeResult, probe_result, takes_a
 from anchorlens.probes.shared.interventions import Queries, masked_in_words, masked_logits
 from anchorlens.probes.shared.linalg import cosine_matrix, gap_between, nearest_share
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformer
 
 MOST_RESULTS = 40
 """The default number of values of g. The papers use the values 40 to 79."""

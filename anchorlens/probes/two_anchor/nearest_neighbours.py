@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from anchorlens.models import hooks
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.plots.of_probes import place_map
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, checked_position, many_keys
 from anchorlens.probes.shared.checks import check_inputs, whole_numbers
 from anchorlens.probes.shared.contract import ProbeResult, number, probe_result, takes_any
 from anchorlens.tasks.two_anchor.sequences import Trials
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from anchorlens.models.library import HookedTransformer
 
 RESULTS = ("g1", "g2", "target")
 """The intermediate results g(x; a1) and g(x; a2), and the target f(x; a1, a2)."""

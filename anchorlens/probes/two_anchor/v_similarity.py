@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
+import plotly.graph_objects as go
 from einops import rearrange
 
+from anchorlens.models.annotations import HookedTransformer
 from anchorlens.models.hooks import VALUE, read
 from anchorlens.plots.of_probes import key_cosines
 from anchorlens.probes.shared.anchor_sequences import anchor_sequences, middle_keys
@@ -16,11 +17,6 @@ from anchorlens.probes.shared.checks import check_inputs, check_layer, whole_num
 from anchorlens.probes.shared.contract import ProbeResult, mean_number, probe_result, takes_any
 from anchorlens.probes.shared.linalg import compare_groups, saturated
 from anchorlens.tasks.two_anchor.task import AnchorTask
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from anchorlens.models.library import HookedTransformer
 
 
 @probe_result

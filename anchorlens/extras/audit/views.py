@@ -209,11 +209,8 @@ def print_audit(audit: Audit, *, top: int = 20) -> None:
     console = Terminal()
     console.print(overview(audit))
     console.print(summary(audit), style="bold")
-    console.print(fit_in_words(audit))
-    for line in disagreements(audit):
-        console.print(line)
-    for table in audit_tables(audit, top):
-        console.print(FittedTable(table))
+    tables = map(FittedTable, audit_tables(audit, top))
+    console.print(fit_in_words(audit), *disagreements(audit), *tables, sep="\n")
 
 
 TEMPLATE = Path(__file__).parent / "templates/audit.html"

@@ -78,9 +78,7 @@ def print_benchmark(result: Benchmark, reference: Benchmark | None = None) -> No
     """
     console = Terminal()
     console.print(overview(result), style="bold")
-    console.print(FittedTable(benchmark_table(result, reference)))
-    for line in notes(result, reference):
-        console.print(line)
+    console.print(FittedTable(benchmark_table(result, reference)), *notes(result, reference), sep="\n")
 
 
 TEMPLATE = Path(__file__).parent / "templates/benchmark.html"

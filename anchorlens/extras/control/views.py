@@ -144,16 +144,12 @@ def print_control(control: Control) -> None:
     console = Terminal()
     console.print(overview(control))
     console.print(summary(control), style="bold")
-    console.print(FittedTable(control_table(control)))
-    for note in notes(control):
-        console.print(note)
+    console.print(FittedTable(control_table(control)), *notes(control), sep="\n")
 
 
 def print_plan_of_control(control: Control) -> None:
     """Print the plan of attempts."""
-    console = Terminal()
-    console.print(overview(control))
-    console.print(FittedTable(plan_table(control)))
+    Terminal().print(overview(control), FittedTable(plan_table(control)), sep="\n")
 
 
 TEMPLATE = Path(__file__).parent / "templates/control.html"

@@ -40,10 +40,8 @@ def print_behaviour(
         print_json({"schema_version": SCHEMA_VERSION, "subject": about, "behaviour": behaviour.to_dict()})
         return
     console = Terminal()
-    console.print(task.describe())
-    console.print(FittedTable(accuracy_table(behaviour)))
-    for caveat in behaviour.caveats:
-        console.print(f"note: {caveat}")
+    notes = [f"note: {caveat}" for caveat in behaviour.caveats]
+    console.print(task.describe(), FittedTable(accuracy_table(behaviour)), *notes, sep="\n")
     if (pairs := pair_grid(behaviour)) is not None:
         console.print(FittedTable(pairs))
     for line in behaviour.in_words():

@@ -22,7 +22,7 @@ def _training_views() -> None:
 def _all_views() -> None:
     """Import everything of the core that shows a result."""
     from anchorlens.show import frame  # noqa: F401
-    from anchorlens.show.notebook import probe, verdict  # noqa: F401
+    from anchorlens.show.notebook import probe  # noqa: F401
     from anchorlens.show.report import page  # noqa: F401
 
 

@@ -8,16 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from anchorlens import safe
+from anchorlens.models.annotations import HookedTransformerConfig
 from anchorlens.models.config import ModelConfig
 from anchorlens.tasks.registry import read_stored_task
 from anchorlens.tasks.shared.base import Task
 from anchorlens.texts import safe_repr, safe_text
-
-if TYPE_CHECKING:
-    from anchorlens.models.library import HookedTransformerConfig
 
 ModelConfiguration: TypeAlias = (
     "str | os.PathLike[str] | Mapping[str, Any] | ModelConfig | HookedTransformerConfig"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformer_lens.hook_points import HookPoint
 
-    from anchorlens.models.library import HookedTransformer
+    from anchorlens.models.library import HookedTransformer, HookedTransformerConfig
 else:
-    HookedTransformer = HookPoint = Any
+    HookedTransformer = HookedTransformerConfig = HookPoint = Any
 
-__all__ = ["HookPoint", "HookedTransformer"]
+__all__ = ["HookPoint", "HookedTransformer", "HookedTransformerConfig"]

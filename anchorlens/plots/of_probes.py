@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 from einops import rearrange
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from plotly.subplots import make_subplots
 
 from anchorlens.plots import CATEGORIES, SHARE, box_cells, cosine_heatmap, styled
 
 
 def key_cosines(
-    keys: Sequence[str],
+    keys: Int[np.ndarray, " key"],
     compared: Sequence[Sequence[str]],
     cosines: Float[np.ndarray, "comparison key key"],
-    equal: Sequence[Bool[np.ndarray, "key key"]],
+    results: Sequence[Sequence[Int[np.ndarray, " key"]]] | Int[np.ndarray, "comparison 2 key"],
     *,
     title: str,
     height: int,
@@ -26,21 +26,23 @@ def key_cosines(
     """Plot a matrix of cosines for each comparison, with keys as rows and columns.
 
     Args:
-        keys: the names of the keys.
+        keys: the keys.
         compared: for each comparison, the anchors after the key of each row and the anchors after the key of
             each column.
         cosines: the cosines, from -1 to 1.
-        equal: for each comparison, a boolean mask [key, key] that is true for the cells with a box.
+        results: for each comparison, the results of the rows and the results of the columns. A cell with
+            equal results has a box.
         title: the title of the figure.
         height: the height of the figure in pixels.
     """
     n = max(1, len(compared))
+    names = [str(key) for key in keys]
     figure = make_subplots(rows=1, cols=n, horizontal_spacing=0.34 / n)
     for i, (first, second) in enumerate(compared):
         at: dict[str, Any] = {"row": 1, "col": i + 1}
-        heatmap = cosine_heatmap(cosines[i], keys, "cosine,<br>centred")
+        heatmap = cosine_heatmap(cosines[i], names, "cosine,<br>centred")
         figure.add_trace(heatmap.update(showscale=i == n - 1), **at)
-        box_cells(figure, np.argwhere(equal[i]), **at)
+        box_cells(figure, np.argwhere(np.equal.outer(*results[i])), **at)
         figure.update_xaxes(title=f"key before {second}", type="category", **at)
         figure.update_yaxes(title=f"key before {first}", type="category", autorange="reversed", **at)
     return styled(figure, title, height=height)

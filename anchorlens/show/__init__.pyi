@@ -1,10 +1,10 @@
 from .frame import picture_page as picture_page
+from .notebook.probe import by_probes_html as by_probes_html
 from .notebook.probe import comparison_html as comparison_html
 from .notebook.probe import probe_html as probe_html
+from .notebook.probe import verdict_html as verdict_html
 from .notebook.training import checkpoint_html as checkpoint_html
 from .notebook.training import train_result_html as train_result_html
-from .notebook.verdict import by_probes_html as by_probes_html
-from .notebook.verdict import verdict_html as verdict_html
 from .report.page import write_report as write_report
 from .templating import view as view
 

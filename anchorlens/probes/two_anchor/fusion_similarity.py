@@ -60,14 +60,8 @@ class FusionSimilarity(ProbeResult):
     def plot(self) -> go.Figure:
         """Plot the centred cosines of each comparison, with a box around each cell of equal targets."""
         compared = [[",".join(map(str, pair)) for pair in both] for both in self.comparisons.tolist()]
-        return key_cosines(
-            [str(key) for key in self.keys],
-            compared,
-            self.centred_cosines,
-            [first[:, None] == second[None] for first, second in self.targets],
-            title=f"Last position after attention {self.layer} (boxed: equal target)",
-            height=360,
-        )
+        title = f"Last position after attention {self.layer} (boxed: equal target)"
+        return key_cosines(self.keys, compared, self.centred_cosines, self.targets, title=title, height=360)
 
 
 def default_comparisons(task: AnchorTask) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:

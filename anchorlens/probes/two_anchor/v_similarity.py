@@ -63,14 +63,8 @@ class VSimilarity(ProbeResult):
             title = f"Values at the first anchor: {self.headline()}"
         drawn, anchors = self.pairs[:1].tolist(), self.anchors.tolist()
         results = [[self.results[anchors.index(anchor)] for anchor in pair] for pair in drawn]
-        return key_cosines(
-            [str(key) for key in self.keys],
-            [(f"anchor {first}", f"anchor {second}") for first, second in drawn],
-            self.centred_cosines[:1],
-            [first[:, None] == second[None] for first, second in results],
-            title=title,
-            height=520,
-        )
+        compared = [(f"anchor {first}", f"anchor {second}") for first, second in drawn]
+        return key_cosines(self.keys, compared, self.centred_cosines[:1], results, title=title, height=520)
 
 
 @takes_any()

@@ -1,4 +1,4 @@
-"""Notebook views of probe results for one or several checkpoints."""
+"""Notebook views of probe results for one or several checkpoints, and the short view of one verdict."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from anchorlens.probes.along_run import Along
 from anchorlens.probes.comparison import Comparison
 from anchorlens.probes.shared.contract import ProbeResult
 from anchorlens.show.tables import Table, TableCell
-from anchorlens.show.templating import view
+from anchorlens.show.templating import VERDICT_SHEETS, view
 from anchorlens.show.words import number, short, ticks
+from anchorlens.verdict.verdict import ProbeVerdict, Verdict
 from anchorlens.views import html
 
 MOST_CHECKPOINTS = 20
@@ -67,6 +68,24 @@ def along_html(found: Along) -> str:
         rows.append((TableCell(name, code=True), *(values[:1] + values[-1:] or ("-", "-"))))
     shown = Table(("reading", "first step", "last step"), rows[:MOST_NUMBERS], numbers=(1, 2))
     return view("along.html", n_rows=len(found.rows), shown=shown)
+
+
+@html.register
+def by_probes_html(by_probes: ProbeVerdict) -> str:
+    """Return the probe verdict, with the probabilities and the evidence, as HTML without a script."""
+    return view("by_probes.html", VERDICT_SHEETS, by_probes=by_probes)
+
+
+@html.register
+def verdict_html(verdict: Verdict) -> str:
+    """Return the verdicts, their agreement, the probabilities and the evidence as an HTML fragment.
+
+    The fragment has no script, loads nothing, and takes its dark or light colours from the surrounding page.
+
+    Example:
+        >>> IPython.display.HTML(verdict_html(classify("ckpt.pt")))  # doctest: +SKIP
+    """
+    return view("card.html", VERDICT_SHEETS, verdict=verdict)
 
 
 def in_view(value: object) -> str:

@@ -89,8 +89,8 @@ def main() -> None:
     for name, made in models():
         if name not in there:
             checkpoint = made()
-            row = {"name": name, "by_behaviour": checkpoint.evaluate().phase.label}
-            row["seeds"] = measured(checkpoint)
+            by_behaviour = checkpoint.evaluate().phase.label
+            row = {"name": name, "by_behaviour": by_behaviour, "seeds": measured(checkpoint)}
             with TABLE.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             print(name, flush=True)

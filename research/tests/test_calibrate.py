@@ -11,7 +11,8 @@ import pytest
 import calibrate
 from anchorlens.tasks.shared.phases import LABELS
 from anchorlens.verdict.calibration import Calibration, LogisticModel, calibration
-from anchorlens.verdict.readings import READINGS
+from anchorlens.verdict.probe_verdict import likeliest_phase
+from anchorlens.verdict.readings import COSTLY, READINGS
 from calibration import fit, held_out, page, votes, weights
 from calibration.curve import selective_curve
 from calibration.directions import DIRECTED

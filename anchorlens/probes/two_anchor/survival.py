@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -210,8 +210,8 @@ def survival(
     )
 
 
-def standard_error(results: Sequence[Survival]) -> float:
-    """Return the standard error of the mean of `survival` over measurements with different seeds.
+def standard_error(results: Sequence[Any]) -> float:
+    """Return the standard error of the mean of `survival` over results of `survival` with different seeds.
 
     The error comes from copies that leave out the same group. For a single measurement, it comes from all
     copies, whose groups differ, so it is rather too large.
@@ -303,9 +303,10 @@ def restored_without(
     trained = np.arange(len(groups))  # the copies that are not yet restored
     with evaluation_mode(model), numeric_settings(device_of(model)):
         copies = Copies(model, len(groups), vocabulary, noise=noise, rng=generator(seed, "probe", 1))
+        tokens, targets = batch(others, EVERY * batch_size, 3)
         for update in range(1, MOST_UPDATES + 1):
             k = (update - 1) % EVERY
-            if k == 0:
+            if k == 0 and update > 1:
                 tokens, targets = batch([others[one] for one in trained], EVERY * batch_size, 2 + update)
             now = slice(k * batch_size, (k + 1) * batch_size)
             losses = copies.answers(tokens[:, now], targets[:, now]).losses

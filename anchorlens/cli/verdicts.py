@@ -122,7 +122,8 @@ def classify_command(
         training_set = training.of(given, given.named_task)
         if path is checkpoints[-1] and not unreadable:
             training.check_use()
-        measuring = f"{title}: measuring the model; the costly probes take a minute or two"
+        costly = "" if quick else "; the costly probes take a minute or two"
+        measuring = f"{title}: measuring the model{costly}"
         try:
             with shared.said_when_slow(measuring):
                 verdict = classify(given, training_set=training_set, held_out=held, seed=seed, quick=quick)

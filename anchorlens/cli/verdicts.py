@@ -71,7 +71,9 @@ def classify_command(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print how each printed reading changes the odds of the phases.")
     ] = False,
-    seed: shared.NoiseSeed = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the noise in the test inputs, and of the costly probes.")
+    ] = 0,
 ) -> None:
     """Assign a phase to a model by its behaviour and by its internals.
 

@@ -189,7 +189,7 @@ def admission(rows: pd.DataFrame) -> None:
     both = of_both(rows).rename(columns={"groups": GROUPS.name})
     default = [one for one in BY_PROBES if one.measurement in CHEAP]
     print(f"{len(both)} of these runs have the same phase as in the second zoo. Added to")
-    for what, base in (("the default readings", default), ("all readings", BY_PROBES)):
+    for what, base in (("the cheap readings", default), ("all readings", BY_PROBES)):
         base = [one for one in base if one.sign("composes")]
         found = gain(both, "composes", (GROUPS,), base)
         print(

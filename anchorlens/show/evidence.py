@@ -62,7 +62,7 @@ def odds(nats: float) -> str:
 def not_measured_in_words(by_probes: ProbeVerdict) -> str:
     """Return a sentence that lists the one or more probes that were not measured."""
     names = ", ".join(by_probes.not_measured)
-    return f"Not measured: {names}. Without quick, each of them is measured that could change the label."
+    return f"Not measured: {names}. Only quick leaves out what could change the label."
 
 
 class RangeBar(NamedTuple):

@@ -58,8 +58,6 @@ NUMBERS = {label: number for label, (number, _) in PHASES.items()} | {"Phase 2":
 """The number of each phase by label. The label is "Phase 2" if commutativity is undefined."""
 SAYS_NOTHING = 0.05
 """The smallest increase in the log-odds of a label, in nats, at which a reading has a vote."""
-_FAR = 1e9
-"""A value of a reading beyond the range of every vote, which counts as the end of the range."""
 _MEANINGS = {
     "holdout_ratio": f"after {UPDATES[-1]} updates without a tenth of the training data: accuracy on that "
     "tenth, over the accuracy on the other data, both above chance",
@@ -102,7 +100,7 @@ def probe_verdict(
             readings.
         quick: whether to take no costly reading. Otherwise, costly readings are taken, the least costly
             first, as long as they could change the label.
-        seed: the seed of `holdout` and `survival`.
+        seed: the seed of the costly probes. `survival` has the seeds 2 `seed` and 2 `seed` + 1.
 
     Returns:
         The most probable phase with the probability of each phase, or no phase with a reason. The reason is
@@ -140,6 +138,7 @@ def probe_verdict(
                 survived = measurements(model, anchors, names=[name], seed=2 * seed)[name]
                 if not _is_steady(fitted, values, distance, survived, n_errors=2):
                     survived += measurements(model, anchors, names=[name], seed=2 * seed + 1)[name]
+                survived = [one for one in survived if mean_of([one], SURVIVAL.field) is not None]
                 values[SURVIVAL.name] = mean_of(survived, SURVIVAL.field)
             else:
                 values |= take_readings(model, anchors, names=[name], training_set=known_data, seed=seed)
@@ -151,12 +150,12 @@ def probe_verdict(
     missing = (one.probe for one in unmeasured if _has_weight(one.measurement, fitted))
     phase = underfit or likeliest_phase(probabilities, fitted.least_probability)
     readings = evidence(fitted, shown, distance)
+    if not _is_steady(fitted, values, distance, survived, n_errors=1):
+        survival = f"survival, {values[SURVIVAL.name]:.2f} ± {standard_error(survived):.2f}"
+        why = f"the error of {survival}, changes the label ({in_words(probabilities)})"
+        phase = Phase.undecided("ambiguous", why)
     if len(survived) > 1:
-        error = f"± {standard_error(survived):.2f}"
-        if not _is_steady(fitted, values, distance, survived, n_errors=1):
-            why = f"the error of survival, {values[SURVIVAL.name]:.2f} {error}, changes the label"
-            phase = Phase.undecided("ambiguous", f"{why} ({in_words(probabilities)})")
-        meaning = f"{SURVIVAL.meaning}, the mean of two measurements, {error}"
+        meaning = f"{SURVIVAL.meaning}, the mean of two measurements, ± {standard_error(survived):.2f}"
         readings = tuple(
             replace(one, meaning=meaning) if one.reading == SURVIVAL.name else one for one in readings
         )
@@ -225,8 +224,9 @@ def is_settled(
 ) -> bool:
     """Return whether the same phase or solution is assigned for any values of some readings.
 
-    The inputs for which a label has at least a given probability are convex, because its probability is a
-    product of logistic functions. So the ends of the ranges of the votes are sufficient.
+    The log-odds for which a label has at least a given probability are a convex set, because its probability
+    is a product of logistic functions. So the ends of the ranges of the votes are sufficient. If no label is
+    assigned, the result is false.
 
     Args:
         fitted: the model of the verdict.
@@ -235,7 +235,10 @@ def is_settled(
         distance: the distance from the calibration models, at least 0.
     """
     free = [one.name for one in READINGS if one.measurement in not_taken and one.name in fitted.voters]
-    ends = product((None, -_FAR, _FAR), repeat=len(free))
+    votes = {
+        name: [fit.votes[name] for fit in fitted.questions.values() if name in fit.votes] for name in free
+    }
+    ends = product(*([None, *{end for vote in votes[one] for end in (vote.low, vote.high)}] for one in free))
     phases = [_phase(fitted, {**values, **dict(zip(free, end, strict=True))}, distance) for end in ends]
     return phases[0].is_named and len({phase.label for phase in phases}) == 1
 

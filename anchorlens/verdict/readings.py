@@ -45,8 +45,8 @@ class Measurement:
     options: Mapping[str, Any] = field(default_factory=dict)
     """The options of a probe that has no position."""
     costly: bool = False
-    """Whether the measurement is costly. A verdict takes a costly measurement only while no phase is
-    assigned."""
+    """Whether the measurement is costly. A verdict takes a costly measurement only if it could change
+    the label."""
     may_refuse: bool = False
     """Whether the probe may refuse a model that the other probes accept. The readings are then missing."""
 

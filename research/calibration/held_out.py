@@ -83,12 +83,20 @@ def verdicts(
     """
     spread = [0.0] * len(rows) if distances is None else distances
     probabilities = []
-    for (_, row), (_, values), away in zip(rows.iterrows(), values_of(rows).iterrows(), spread, strict=True):
-        model = by[row["regime"]]
-        model = model if row["commutes"] or row["regime"] == "conflict" else model.without_commutativity()
+    of_each = models_of(rows, by)
+    for model, (_, values), away in zip(of_each, values_of(rows).iterrows(), spread, strict=True):
         there = given(values)
         probabilities.append(model.probabilities(with_costly(there, costly), away))
     return said_of(rows, probabilities, {regime: model.least_probability for regime, model in by.items()})
+
+
+def models_of(rows: Rows, by: Mapping[str, LogisticModel]) -> list[LogisticModel]:
+    """The verdict of each run: where the order of two anchors matters, that without commutativity."""
+    regimes = zip(rows["regime"], rows["commutes"], strict=True)
+    return [
+        by[regime] if commutes or regime == "conflict" else by[regime].without_commutativity()
+        for regime, commutes in regimes
+    ]
 
 
 def with_costly(values: Values, costly: Sequence[str]) -> dict[str, float | None]:

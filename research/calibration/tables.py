@@ -24,6 +24,7 @@ from calibration.held_out import (
     calibration_error,
     distances,
     is_held_out,
+    models_of,
     needed,
     resampled,
     right_commutativity,
@@ -232,7 +233,8 @@ def costly_table(rows: Rows, fitted: Calibration) -> Table:
         mine = rows[rows["regime"] == regime].reset_index(drop=True)
         spread, model = distances(mine, of_regime.range), of_regime.by_probes
         readings = [given(row) for _, row in values_of(mine).iterrows()]
-        applied = [needed(model, *one) for one in zip(readings, spread, strict=True)]
+        of_each = models_of(mine, {regime: model})
+        applied = [needed(*one) for one in zip(of_each, readings, spread, strict=True)]
         n_slow = sum("survival" in probes for probes in applied)
         for title, costly in (("measured", COSTLY), ("left out", ())):
             said = verdicts(mine, {regime: model}, spread, costly=costly)

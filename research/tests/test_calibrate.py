@@ -289,9 +289,9 @@ def test_a_model_that_composes_is_never_called_phase_1(second, costly):
 
 def test_a_costly_probe_that_is_left_out_would_not_change_the_label(second):
     of_regime, n_left_out = calibration().regimes["reasoning"], 0
-    model = of_regime.by_probes
+    models = held_out.models_of(second, {"reasoning": of_regime.by_probes})
     away = held_out.distances(second, of_regime.range)
-    for distance, (_, row) in zip(away, fit.values_of(second).iterrows(), strict=True):
+    for model, distance, (_, row) in zip(models, away, fit.values_of(second).iterrows(), strict=True):
         values = fit.given(row)
         used = held_out.with_costly(values, probes := held_out.needed(model, values, distance))
         found = [model.probabilities(one, distance) for one in (values, used)]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from anchorlens import (
 )
 from anchorlens.engine.layout import Transformer
 from anchorlens.probes import COSTLY, REPORT_PROBES, SHIPPED, survival
+from anchorlens.probes.shared.parameters import Copies
 from anchorlens.probes.two_anchor import survival as probe_module
-from anchorlens.probes.two_anchor.survival import groups_to_leave_out
+from anchorlens.probes.two_anchor.survival import groups_to_leave_out, standard_error
 from anchorlens.training import checkpoints
 
 TASK = AnchorTask()
@@ -218,6 +220,31 @@ def test_the_model_is_left_as_it_was_bit_for_bit():
     assert model.training and all(module.training for module in model.modules())
     assert torch.equal(torch.get_rng_state(), state[0]) and np.random.get_state()[1].tolist() == state[1]
     assert torch.is_grad_enabled() and not torch.are_deterministic_algorithms_enabled()
+
+
+def test_copies_that_are_kept_go_on_as_if_none_had_been_dropped():
+    model, batches = build_model(CONFIG), [TASK.sample(8, seed=seed) for seed in range(3)]
+    tokens, targets = (torch.stack([getattr(b, name) for b in batches]) for name in ("tokens", "targets"))
+    together, fewer = (
+        Copies(model, 3, tokens.flatten(0, 1), noise=1.0, rng=np.random.default_rng(0)) for _ in range(2)
+    )
+    for copies in (together, fewer):
+        for _ in range(2):
+            copies.update(copies.answers(tokens, targets).losses, 1e-2, torch.full((3,), 0.1))
+    fewer.keep([0, 2])
+    for _ in range(2):
+        together.update(together.answers(tokens, targets).losses, 1e-2, torch.full((3,), 0.1))
+        losses = fewer.answers(tokens[[0, 2]], targets[[0, 2]]).losses
+        fewer.update(losses, 1e-2, torch.full((2,), 0.1))
+    for name, weight in together.weights.items():
+        assert len(fewer.weights[name]) == 2
+        assert torch.allclose(fewer.weights[name], weight[[0, 2]], atol=1e-6)
+
+
+def test_the_standard_error_by_hand():
+    first, second = (SimpleNamespace(ratios=np.array(ratios)) for ratios in ([0.2, 0.8], [0.4, 0.8]))
+    assert standard_error([first]) == pytest.approx(0.3)  # deviation 0.42 of two copies
+    assert standard_error([first, second]) == pytest.approx(np.sqrt((0.02 + 0) / 2 / 4))
 
 
 @hardly_trained

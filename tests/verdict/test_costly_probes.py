@@ -35,6 +35,19 @@ def test_a_label_is_settled_if_no_value_of_the_other_readings_changes_it():
     assert not is_settled(surer, {"cheap": 0.0}, ["holdout"])  # no label, which is never settled
 
 
+def test_every_end_of_a_range_counts():
+    """Also with two votes of one reading, and at a distance, where the odds are nearer to even."""
+    vote = FeatureTerm(slope=8.0, neutral=0.8, low=0.0, high=1.0, weight=1.0)
+    votes = {"generalises": replace(vote, neutral=0.4), "composes": vote}
+    both = {which: QuestionFit(0.0, {"survival.survival": one}) for which, one in votes.items()}
+    assert not is_settled(LogisticModel(both, {}, 0.6), {}, ["survival"])
+    near = {"composes": QuestionFit(3.0, {"survival.survival": vote})}  # log-odds from -3.4 to 4.6
+    assert not is_settled(LogisticModel(near, {}, 0.6), {}, ["survival"])
+    wide = LogisticModel({"composes": QuestionFit(9.0, {"survival.survival": vote}, 2.0)}, {}, 0.6)
+    assert is_settled(wide, {}, ["survival"], distance=1)  # from 1.3
+    assert not is_settled(wide, {}, ["survival"], distance=4)  # from 0.16
+
+
 @pytest.fixture
 def asked(monkeypatch):
     """What is measured, with a verdict by `holdout` and `survival` alone, and their values.
@@ -53,8 +66,8 @@ def asked(monkeypatch):
     monkeypatch.setattr(calibrations.Calibration, "of", lambda self, task: both)
     found, values = [], {"holdout": 1.0, "survival": [[0.9, 0.9], [0.9, 0.9]]}
 
-    def taken(model, task, names, training_set, seed=0):
-        found.append(names)
+    def taken(model, task, names, training_set, seed=None):
+        found.append(names if seed is None else f"{names[0]} {seed}")
         return {"holdout.holdout_ratio": values["holdout"]} if names == ["holdout"] else {}
 
     def repeated(model, task, names, seed):
@@ -70,8 +83,8 @@ def asked(monkeypatch):
 @pytest.mark.parametrize(
     ("ratio", "quick", "then", "phase"),
     [
-        (0.0, False, [["holdout"]], 1),  # Phase 1 by `holdout`: `survival` could not change that
-        (1.0, False, [["holdout"], "survival 0"], 3),
+        (0.0, False, ["holdout 0"], 1),  # Phase 1 by `holdout`: `survival` could not change that
+        (1.0, False, ["holdout 0", "survival 0"], 3),
         (1.0, True, [], None),
     ],
 )
@@ -100,7 +113,10 @@ def test_survival_is_measured_again_near_a_limit(asked, ratios, n_measured, phas
     values["survival"] = ratios
     checkpoint = load_checkpoint(PATH)
     found = probe_verdict(checkpoint.build_model(), checkpoint.task, seed=3)
-    assert measured[2:] == ["survival 6", "survival 7"][:n_measured] and found.phase.number == phase
+    assert (
+        measured[1:] == ["holdout 3", "survival 6", "survival 7"][: 1 + n_measured]
+        and found.phase.number == phase
+    )
     (reading,) = (one for one in found.evidence if one.probe == "survival")
     assert reading.value == pytest.approx(np.mean(ratios[:n_measured]))
     assert ("the mean of two measurements, ± 0." in reading.meaning) == (n_measured == 2)
@@ -123,7 +139,7 @@ def test_the_shipped_model_needs_all_and_quick_takes_none():
     kept = {one.reading: one.value for one in full.by_probes.evidence if one.probe not in WITH_WEIGHT}
     assert {one.reading: one.value for one in quick.by_probes.evidence} == kept
     assert len(kept) < len(full.by_probes.evidence)
-    said = "Not measured: activation_patching, holdout, survival. Without quick"
+    said = "Not measured: activation_patching, holdout, survival. Only quick"
     assert said in quick._repr_html_() and said not in full._repr_html_()
     memoriser = classify(checkpoints.shipped()[0])  # no reading changes its label
     assert memoriser.by_probes.not_measured == WITH_WEIGHT and memoriser.by_probes.phase.number == 1

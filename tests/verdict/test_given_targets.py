@@ -100,7 +100,7 @@ class TestOtherTask:
         data = TASK.sample(500)
         targets = data.targets.clone()
         targets[:50] += 1
-        verdict = classify(MODEL, TASK, training_set=(data.tokens, targets))
+        verdict = classify(MODEL, TASK, training_set=(data.tokens, targets), quick=True)
         (warning,) = verdict.warnings
         assert warning.startswith("50 of 500 training targets differ")
         assert verdict.phase.cause == "borderline"  # its train accuracy is .90, that of the right labels
